@@ -49,14 +49,14 @@ def main():
     mine = slice(rank * options.batch, (rank + 1) * options.batch)
     trained = train(DistributedDataParallel(new_model()), options.steps, size * options.batch, mine)
 
-    # Every rank must have the same bits, and one process that sees the whole batch the same numbers up to rounding.
+    # All ranks must have the same bits, and one process with the whole batch the same numbers up to rounding.
     everyone = [torch.empty_like(trained) for _ in range(size)]
     dist.all_gather(everyone, trained)
     assert all(torch.equal(trained, other) for other in everyone), "ranks have different parameters"
     alone = train(new_model(), options.steps, size * options.batch)
     torch.testing.assert_close(trained, alone, rtol=1e-4, atol=1e-5)
     dist.barrier()
-    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's transport
     if rank == 0:
         sent = {name: counters["bytes_sent"] for name, counters in gloo_bypass.stats().items()}
         print(f"bytes sent by rank 0: {sent or 'not counted over TCP'}")

@@ -30,7 +30,7 @@ def new_model():
 def train(model, steps, rank):
     """Outputs of the trained model for inputs that are the same on all ranks."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
-    generator = torch.Generator().manual_seed(rank)  # each rank has data of its own
+    generator = torch.Generator().manual_seed(rank)  # each rank has its own data
     for _ in range(steps):
         optimizer.zero_grad()
         model(torch.randn(8, 32, generator=generator)).square().mean().backward()
@@ -59,7 +59,7 @@ def main():
     assert kept == -(-whole // size), f"rank {rank} keeps {kept} of {whole} parameters"
     torch.testing.assert_close(trained, expected, rtol=1e-4, atol=1e-5)
     dist.barrier()
-    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's transport
     if rank == 0:
         print(f"parameters: {kept} of {whole} on rank 0")
         print(f"sum of the outputs: {trained.double().sum().item():.12f}")

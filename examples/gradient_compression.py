@@ -17,7 +17,7 @@ import torch.distributed.nn  # noqa: F401  before the group, which it would keep
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
-# A bucket's all-reduces follow each other in callbacks. Over Gloo, ranks must start them in the same order: one bucket.
+# Callbacks start a bucket's next all-reduces. Over Gloo, ranks must start them in the same order: use one bucket.
 ONE_BUCKET_MB = 100
 
 
@@ -30,8 +30,8 @@ def train(steps, rank, register=lambda model: None):
     )
     register(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
-    mapping = torch.randn(64, 64, generator=torch.Generator().manual_seed(4)) / 8  # what is to be learnt
-    generator = torch.Generator().manual_seed(rank + 10)  # each rank has data of its own
+    mapping = torch.randn(64, 64, generator=torch.Generator().manual_seed(4)) / 8  # the mapping to learn
+    generator = torch.Generator().manual_seed(rank + 10)  # each rank has its own data
     for _ in range(steps):
         optimizer.zero_grad()
         inputs = torch.randn(32, 64, generator=generator)
@@ -74,7 +74,7 @@ def main():
     ratio, before, after = power.compression_stats()
     assert ratio > 1.5, f"PowerSGD sent {after} numbers for {before}"
     dist.barrier()
-    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's transport
     if rank == 0:
         print(f"PowerSGD sent 1/{ratio:.1f} of the numbers")
         print(f"checked: {size} ranks with PyTorch's compression hooks agree, and learnt as without")

@@ -26,17 +26,17 @@ def main():
     rank, size = dist.get_rank(), dist.get_world_size()
     expected = [report_of(r, options.words) for r in range(size)]
 
-    # Everybody's report, on every rank. Their pickled sizes may differ.
+    # All ranks' reports, on every rank. Their pickled sizes may differ.
     reports = [None] * size
     dist.all_gather_object(reports, report_of(rank, options.words))
     assert reports == expected, "all_gather_object"
 
-    # What rank 0 has decided.
+    # Rank 0's settings, to all.
     settings = [{"learning rate": 0.1, "layers": [4, 8]}, "seed 7"] if rank == 0 else [None, None]
     dist.broadcast_object_list(settings, src=0)
     assert settings == [{"learning rate": 0.1, "layers": [4, 8]}, "seed 7"], "broadcast_object_list"
 
-    # To each its part, from the last rank.
+    # One part to each rank, from the last one.
     part = [None]
     dist.scatter_object_list(part, [("part", r) for r in range(size)] if rank == size - 1 else None, src=size - 1)
     assert part == [("part", rank)], "scatter_object_list"
@@ -44,7 +44,7 @@ def main():
     checked = [None] * size
     dist.all_gather_object(checked, True)
     dist.barrier()
-    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's transport
     if rank == 0:
         print(f"words gathered: {sum(len(report['words']) for report in reports)}")
         print(f"checked: {len(checked)} ranks have all reports, the settings and their part")

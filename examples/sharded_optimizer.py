@@ -26,7 +26,7 @@ def new_model():
 
 
 def train(model, optimizer, steps, rank):
-    generator = torch.Generator().manual_seed(rank)  # each rank has data of its own
+    generator = torch.Generator().manual_seed(rank)  # each rank has its own data
     for _ in range(steps):
         optimizer.zero_grad()
         model(torch.randn(8, 32, generator=generator)).square().mean().backward()
@@ -60,7 +60,7 @@ def main():
     kept, all_of_it = numbers_kept(sharded.optim), numbers_kept(whole)
     assert size == 1 or kept < all_of_it, f"rank {rank} keeps all {kept} numbers of the optimiser's state"
     dist.barrier()
-    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's transport
     if rank == 0:
         print(f"optimiser's state: {kept} of {all_of_it} numbers on rank 0")
         print(f"sum of the parameters: {trained.double().sum().item():.12f}")

@@ -81,7 +81,7 @@ def main():
         parallel(torch.randn(8, 64, generator=generator)).square().mean().backward()
         optimizer.step()
     dist.barrier()
-    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's
+    gloo_bypass.require_transport()  # the bytes went over GLOO_DEVICE_TRANSPORT's transport
     if rank == 0:
         print(f"sum of the parameters: {sum(p.double().sum().item() for p in model.parameters()):.12f}")
         if not options.to:

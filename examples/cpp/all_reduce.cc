@@ -39,7 +39,7 @@ bool reduceOnes(const std::shared_ptr<gloo::Context>& context) {
   return true;
 }
 
-// By the counters. A program that reads JSON anyway has more from them.
+// Checks the counters. A program that has a JSON parser can read more of them.
 bool wentOver(const std::string& transport) {
   return gloo_bypass::countersJson().find("\"transport\":\"" + transport + "\"") != std::string::npos;
 }
@@ -48,7 +48,7 @@ using Context = gloo::rendezvous::Context;
 using Store = gloo::rendezvous::Store;
 using DevicePointer = std::shared_ptr<gloo::transport::Device>;
 
-// connectFullMesh takes a reference to the store before 2025, and shares it since.
+// connectFullMesh takes a reference to the store before 2025, a shared pointer since.
 [[maybe_unused]] void connect(Context& context, void (Context::*connectFullMesh)(Store&, DevicePointer&),
                               const std::shared_ptr<Store>& store, DevicePointer& device) {
   (context.*connectFullMesh)(*store, device);

@@ -44,7 +44,7 @@ def train(options):
         state_dict=lambda: {"model": model.state_dict(), "optimizer": optimizer.state_dict()},
         min_replica_size=options.replicas,
         timeout=timedelta(seconds=options.timeout),
-        quorum_timeout=timedelta(minutes=5),  # the time that a replacement may take to come
+        quorum_timeout=timedelta(minutes=5),  # how long a replacement may take to come
         replica_id=f"replica_{options.replica}",
         rank=0,
         world_size=1,
@@ -52,7 +52,7 @@ def train(options):
         store_port=store.port,
         init_sync=False,
     )
-    # Small buckets: the second layer's gradients are averaged before the first layer's are there.
+    # Small buckets: the second layer's gradients are averaged before the first layer's exist.
     parallel = DistributedDataParallel(manager, model, bucket_cap_mb=0.1)
     optimizer = Optimizer(manager, torch.optim.Adam(model.parameters(), lr=0.001))
 
@@ -62,7 +62,7 @@ def train(options):
         if manager.current_step() == options.die_at:
             # The others have averaged a part of the gradients with this replica, and wait for the rest.
             model[0].weight.register_hook(lambda _: os.kill(os.getpid(), signal.SIGKILL))
-        optimizer.zero_grad()  # agrees with the other replicas on who takes part
+        optimizer.zero_grad()  # agrees with the other replicas on the participants
         torch.nn.functional.mse_loss(parallel(inputs), inputs.flip(1)).backward()
         optimizer.step()  # only if the step counts
         print(f"replica {options.replica} has done {manager.current_step()} steps\n", end="", flush=True)
@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--kill-at", type=int, default=5, help="the step in which a replica is killed (5)")
     parser.add_argument("--replicas", type=int, default=3, help="replicas (3)")
     parser.add_argument("--timeout", type=float, default=60, help="seconds that one exchange may take (60)")
-    parser.add_argument("--replica", type=int, help=argparse.SUPPRESS)  # the launcher adds these two
+    parser.add_argument("--replica", type=int, help=argparse.SUPPRESS)  # only the launcher sets these two
     parser.add_argument("--die-at", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     launch(options) if options.replica is None else train(options)

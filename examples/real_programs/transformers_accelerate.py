@@ -64,7 +64,7 @@ def main():
         end="",
         flush=True,
     )
-    # No end_training, which destroys the process group: with it, a rank over TCP once did not end.
+    # No end_training: it destroys the process group, and with that a rank over TCP once did not end.
 
 
 if __name__ == "__main__":

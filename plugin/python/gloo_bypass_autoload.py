@@ -12,7 +12,7 @@ import sys
 
 def asks_for_ours() -> bool:
     """Whether GLOO_DEVICE_TRANSPORT names one of our transports."""
-    # Small letters are a mistake about which the plug-in has a better line than PyTorch.
+    # Accept small letters here: the plug-in reports them better than PyTorch does.
     return os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() in ("DPDK", "UDP", "RDMA")
 
 
@@ -22,7 +22,7 @@ def autoload() -> None:
     if not asks_for_ours():
         return
     try:
-        # PyTorch is complete but for its own last line when it calls this, so the package may import it.
+        # PyTorch calls this last, when it is complete, so the package may import it.
         import gloo_bypass  # noqa: F401
     except Exception as error:
         _warn(f"GLOO_DEVICE_TRANSPORT={os.environ['GLOO_DEVICE_TRANSPORT']} will not work: {error}")
@@ -33,7 +33,7 @@ def _warn(text: str) -> None:
         import warnings
 
         warnings.warn(text, RuntimeWarning, stacklevel=2)
-    except Exception:  # -W error makes exceptions of warnings
+    except Exception:  # -W error turns warnings into exceptions
         try:
             print(f"RuntimeWarning: {text}", file=sys.stderr)
         except Exception:  # no stderr

@@ -1,4 +1,4 @@
-// The plug-in for one PyTorch registers when it is loaded: see plugin/torch/preload.cc.
+// The plug-in for one PyTorch registers its transports when it is loaded; see plugin/torch/preload.cc.
 #include "plugin/torch/c_text.h"
 #include "plugin/torch/gloo_bypass.h"
 #include "plugin/torch/registration.h"

@@ -28,7 +28,7 @@
 namespace gloo_bypass {
 namespace {
 
-// Where PyTorch would communicate: the first of GLOO_SOCKET_IFNAME's interfaces, or else this machine's name.
+// PyTorch's choice: the first of GLOO_SOCKET_IFNAME's interfaces, else this machine's name.
 GlooPlace placeOfProcess() {
   const std::string interfaces = requestedInterfaces();
   GlooPlace place{interfaces.substr(0, interfaces.find(',')), ""};
@@ -36,10 +36,10 @@ GlooPlace placeOfProcess() {
   return place;
 }
 
-// Thrown and not returned, since that is how the makers of devices say it as well.
+// Throws, since the makers of devices report errors in this way too.
 [[noreturn]] void refuse(const std::string& reason) { throw ::gloo::InvalidOperationException(reason); }
 
-// Gloo's texts begin with the source line that threw.
+// Gloo's messages begin with the source line that threw.
 std::string withoutSourceLine(std::string text) {
   if (!text.starts_with('[')) return text;
   const std::size_t end = text.find("] ");
@@ -52,7 +52,7 @@ std::string askInChild(const std::function<std::string()>& ask) {
   return std::move(answer.text);
 }
 
-// Whether the name has an address that a socket can be bound to. Gloo of 2023 reads unset memory when a name has none.
+// Whether a socket can be bound to an address of the name. Gloo of 2023 reads unset memory if a name has none.
 bool isUsable(const std::string& hostName) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -87,20 +87,19 @@ std::string tryTcp() {
   });
 }
 
-// With the place filled in. It may ask a name server, which may take minutes: in a child only.
+// Fills in the place. This may query a name server for minutes, so call it in a child only.
 TransportConfig resolved(const BackEnd& backEnd, const TransportConfig& config, const GlooPlace& place) {
   auto whole = withGlooAddress(backEnd.interfaceRule(config), config, place.interface, place.hostName);
   if (!whole) refuse(whole.error().message);
   return std::move(whole).value();
 }
 
-// The device that the process's own transport gives, or would.
+// The device on the process's own transport, existing or new.
 std::string deviceOverProcessTransport(const BackEnd& backEnd, const TransportConfig& config) {
   return makeGlooDevice(backEnd, config, {config.interface, ""})->str();
 }
 
-// Over a transport that goes with it: the process's own is made by the first process group, with its whole
-// configuration.
+// On a temporary transport: the first process group makes the process's own, with its whole configuration.
 std::string deviceOfItsOwn(const BackEnd& backEnd, const TransportConfig& config) {
   auto transport = makeTransport(backEnd, config);
   if (!transport) refuse(transport.error().message);
@@ -116,7 +115,7 @@ std::string tryHere(const BackEnd& backEnd, const TransportConfig& config, const
   return attempt(backEnd, whole);
 }
 
-// With a transport of its own, since a child may not use the process's once that was tried, and failed.
+// With a temporary transport, since a child may not use the process's own after a failed attempt.
 std::string tryInChild(const BackEnd& backEnd, const TransportConfig& config, const GlooPlace& place) {
   return askInChild([&] { return deviceOfItsOwn(backEnd, resolved(backEnd, config, place)); });
 }
@@ -129,7 +128,7 @@ std::string tryBackEnd(const BackEnd& backEnd) {
   TransportConfig config = std::move(read).value();
   place.interface = interfacesFor(backEnd.interfaceRule(config), requestedInterfaces(), place.interface);
   if (ProcessTransport::instance().settled(backEnd)) return tryHere(backEnd, config, place, deviceOverProcessTransport);
-  // Nobody shall see what the attempt counts.
+  // The attempt must not publish its counters.
   config.stats.clear();
   config.metrics.clear();
   config.capture.clear();
@@ -138,7 +137,8 @@ std::string tryBackEnd(const BackEnd& backEnd) {
   const auto rehearsal = backEnd.rehearse != nullptr ? backEnd.rehearse(config) : nullptr;
   const auto named = [&](std::string text) { return rehearsal ? rehearsal->withRealNames(std::move(text)) : text; };
   try {
-    // After a device that failed, what it stands on may run, or be known not to: no child could start it again.
+    // After a device that failed, its foundation (DPDK's EAL) may run, or be known to fail: no child could start it
+    // again.
     const bool here = backEnd.decided != nullptr && backEnd.decided();
     return named(here ? tryHere(backEnd, config, place, deviceOfItsOwn) : tryInChild(backEnd, config, place));
   } catch (const std::exception& error) {

@@ -1,4 +1,4 @@
-// The C functions that the plug-in offers (gloo_bypass.h). No exception leaves them.
+// The plug-in's C functions (gloo_bypass.h). No exception leaves them.
 #include "plugin/torch/availability.h"
 #include "plugin/torch/c_text.h"
 #include "plugin/torch/gloo_bypass.h"

@@ -1,4 +1,4 @@
-// Texts that leave through C functions, as gloo_bypass.h says for each.
+// Returns texts through C functions, as gloo_bypass.h describes.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace gloo_bypass {
 
-// As much of what `ask` returns as fits, and how much the whole needs, terminating zero included; -1 if it throws.
-// Where an exception's own text is an answer too, it is for `ask` to return it.
+// Copies as much of `ask`'s text as fits, and returns the size of the whole with its terminating zero; -1 if `ask`
+// throws. If an exception's own text is an answer too, `ask` must return it.
 template <typename Ask>
 int answerInC(char* buffer, std::size_t capacity, Ask ask) noexcept {
   try {

@@ -23,12 +23,12 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// On the pipe: one of these, the text, and a zero. The zero or the child's end and not the end of the pipe ends it,
-// because a child that another thread forks meanwhile keeps the pipe open.
+// On the pipe: one of these, the text, and a zero. The zero or the child's end terminates the text, not the end of the
+// pipe: a child that another thread forks meanwhile keeps the pipe open.
 constexpr char kAnswer = '+';
 constexpr char kRefusal = '-';
 
-// Where the kernel does not tell that a child has ended.
+// For kernels that do not report the end of a child.
 constexpr std::chrono::milliseconds kAskEvery{100};
 // How long a killed child may take to end.
 constexpr std::chrono::seconds kEndBound{5};
@@ -43,7 +43,7 @@ void quieten() {
 [[noreturn]] void answerAndEnd(const std::function<std::string()>& ask, int pipe, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(1);
-  // The program's handlers, Python's among them, are not for this process.
+  // The program's handlers, Python's among them, must not run in this process.
   for (const int number : {SIGINT, SIGTERM, SIGCHLD}) ::signal(number, SIG_DFL);
   quieten();
   std::string line;
@@ -66,18 +66,17 @@ void quieten() {
   ::_exit(0);
 }
 
-// A forked child, named by a descriptor where the kernel has those: its number may be another's if the program reaps
-// all children.
+// A forked child. It holds a descriptor if the kernel has those: the child's number may belong to another process if
+// the program reaps all children.
 class Child {
  public:
   explicit Child(pid_t pid) : pid_(pid), fd_(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))) {}
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  int fd() const { return fd_.get(); }  // readable when it has ended; -1: the kernel has no such thing, ask hasEnded
+  int fd() const { return fd_.get(); }  // readable when it has ended; -1: not supported by the kernel, use hasEnded
 
-  // Asks, and takes note of how it ended. Also if the program's own handler, or the kernel, was quicker: then of
-  // nothing.
+  // Polls, and records how it ended; nothing is recorded if the program's own handler, or the kernel, reaped it first.
   bool hasEnded() {
     if (ended_) return true;
     const pid_t found = ::waitpid(pid_, &status_, WNOHANG);
@@ -93,7 +92,8 @@ class Child {
     }
   }
 
-  // One that the kernel holds may outlive the bound, and be reaped by nobody; better than to wait for it without end.
+  // A child that is stuck in the kernel may outlive the bound, and no one reaps it; that is better than an endless
+  // wait.
   void awaitEnd(Clock::time_point deadline) {
     while (!hasEnded() && Clock::now() < deadline) {
       pollfd ready{fd_.get(), POLLIN, 0};
@@ -122,7 +122,7 @@ Read readLine(int pipe, Child& child, Clock::time_point deadline, std::string& l
     ::poll(ready.data(), ready.size(), ended ? 0 : static_cast<int>(longest.count()));
     if (ready[0].revents == 0) {
       if (ended) return Read::kEnded;
-      ended = child.hasEnded();  // what it wrote before is in the pipe by now: look once more
+      ended = child.hasEnded();  // its output is in the pipe by now: read once more
       continue;
     }
     const ssize_t count = ::read(pipe, bytes.data(), bytes.size());

@@ -1,14 +1,14 @@
-// libgloo_bypass.so: what LD_PRELOAD, torch.ops.load_library and dlopen name. It needs nothing but the C library, and
-// loads the plug-in beside it, libgloo_bypass_plugin.so, when the process has a use for it. LD_PRELOAD reaches every
+// libgloo_bypass.so: the library for LD_PRELOAD, torch.ops.load_library and dlopen. It needs only the C library, and
+// loads the plug-in beside it, libgloo_bypass_plugin.so, once the process has a use for it. LD_PRELOAD reaches every
 // program that a rank starts, and the plug-in needs PyTorch and Gloo, which take 0.3 s of processor time to load.
 //
-//   libtorch_cpu.so is there first (torch.ops.load_library, a C++ program that is linked with it): at once
+//   libtorch_cpu.so is loaded already (torch.ops.load_library, a C++ program linked with it): at once
 //   it comes later, or never (LD_PRELOAD of Python, of /bin/true): when PyTorch makes its first Gloo device
-//   somebody calls one of the C functions of gloo_bypass.h: then, if libtorch_cpu.so is there
+//   the program calls a C function of gloo_bypass.h: then, if libtorch_cpu.so is loaded
 //
-// PyTorch makes devices by c10d::GlooDeviceFactory. A preloaded library goes before it, so its calls come here first.
+// PyTorch makes devices through c10d::GlooDeviceFactory. A preloaded library precedes it, so the calls come here first.
 //
-// Thread: any. No exception, and no C++ library: a process that has one may have another.
+// Thread: any. No exceptions and no C++ library: the process may bring another one.
 #include <dlfcn.h>
 #include <link.h>
 #include <pthread.h>
@@ -34,14 +34,14 @@ using CFunction = int(char*, size_t);
 
 char ownPath[PATH_MAX];
 void* plugin = nullptr;
-char whyNot[PATH_MAX + 512];  // where there is no plug-in
+char whyNot[PATH_MAX + 512];  // why there is no plug-in
 
 const char* baseName(const char* path) {
   const char* const slash = std::strrchr(path, '/');
   return slash == nullptr ? path : slash + 1;
 }
 
-// The libtorch_cpu.so that this process has, by the dynamic linker's list: no file is looked for.
+// The process's libtorch_cpu.so, from the dynamic linker's list; searches no files.
 struct Torch {
   char path[PATH_MAX];
 };
@@ -65,9 +65,9 @@ void loadOnce(const Torch& torch) {
   if (plugin == nullptr) std::snprintf(whyNot, sizeof(whyNot), "%s", dlerror());
 }
 
-// The plug-in registers when it is loaded. Null: it cannot be, or PyTorch is not there.
+// The plug-in registers when it is loaded. Null: it cannot be loaded, or PyTorch is not there.
 void* loadedPlugin() {
-  static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;  // its constructors may come back here
+  static pthread_mutex_t mutex = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;  // its constructors may call this again
   pthread_mutex_lock(&mutex);
   static bool tried = false;
   Torch torch;
@@ -92,7 +92,7 @@ int callPlugin(const char* function, char* buffer, size_t capacity) {
   return found == nullptr ? -1 : found(buffer, capacity);
 }
 
-// PyTorch's own function of this name and type, in the library that it is in.
+// PyTorch's own function of this name and type, in its library.
 template <typename Function>
 Function* ofPyTorch(Function* ours) {
   (void)loadedPlugin();
@@ -132,7 +132,7 @@ namespace gloo::transport {
 class Device;
 }
 
-// As PyTorch declares it; with `lazyInit` from 2.8 on.
+// PyTorch's declaration; with `lazyInit` from 2.8 on.
 namespace c10d {
 
 class GLOO_BYPASS_VISIBLE GlooDeviceFactory {

@@ -22,7 +22,7 @@ using DevicePointer = std::shared_ptr<::gloo::transport::Device>;
 
 [[noreturn]] void fail(const std::string& message) { throw ::gloo::InvalidOperationException(message); }
 
-// PyTorch gives an interface (GLOO_SOCKET_IFNAME) and "", or "" and a host name.
+// PyTorch passes an interface (GLOO_SOCKET_IFNAME) and "", or "" and a host name.
 DevicePointer make(const gloo_bypass::BackEnd& backEnd, const std::string& interface, const std::string& hostName,
                    bool lazy) {
   if (!backEnd.inThisBuild()) {
@@ -38,7 +38,7 @@ DevicePointer make(const gloo_bypass::BackEnd& backEnd, const std::string& inter
 
 void registerRefusal(const std::string& key, const std::string& reason) {
   if (key.empty() || GlooDeviceRegistry()->Has(key)) return;
-  // Fallback: a plug-in that brings this key after us takes the place.
+  // Fallback priority: a plug-in that registers this key after us replaces ours.
   GlooDeviceRegistry()->Register(
       key,
       deviceCreator([message = fmt::format("GLOO_DEVICE_TRANSPORT='{}': {}", key, reason)](
@@ -58,7 +58,7 @@ void registerAll() {
   std::string names;
   for (const std::string& key : known) names += (names.empty() ? "" : ", ") + key;
   const std::string unknown = "no such transport; known are " + names + " (capitals matter)";
-  // As people write them in a hurry.
+  // Common spellings.
   for (const std::string& key : known) {
     std::string lower(key.size(), ' ');
     std::transform(key.begin(), key.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });

@@ -1,5 +1,4 @@
-// The plug-in in the wheel for PyTorch as pip installs it: registers when it is told to, once it has found that it
-// fits.
+// The plug-in in the wheel, for PyTorch from pip: registers on request, once it has verified that it fits.
 #include <exception>
 #include <string>
 

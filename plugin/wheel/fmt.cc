@@ -1,5 +1,5 @@
-// fmt, of which Debian has headers and a shared library only: what fmt's own src/format.cc compiles, for the parts that
-// are used here.
+// Compiles the parts of fmt that are used here, as fmt's own src/format.cc does: Debian has only headers and a shared
+// library.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -1,1 +1,1 @@
-// Stands for libtorch_cpu.so when the adapters are linked: it has its name and nothing in it.
+// An empty library with the name libtorch_cpu.so, to link the adapters with.

@@ -24,15 +24,15 @@
 
 namespace gloo_bypass {
 
-// A class that adds no virtual function has the same virtual table as its base but for the destructors. The
-// instantiation below makes it here; adapter_symbols.map keeps it visible.
+// A class that adds no virtual function has its base's virtual table, except for the destructors. The instantiation
+// below makes the table here; adapter_symbols.map keeps it visible.
 template <typename Base>
 struct LayoutOf : Base {
   ~LayoutOf() override = default;
 };
 
-// Those of Gloo's classes whose tables PyTorch's wheels export. TCP's stand for the abstract ones they derive from, the
-// store for those that an adapter is given.
+// Gloo's classes with virtual tables that PyTorch's wheels export. TCP's represent the abstract classes they derive
+// from; the store represents those that an adapter receives.
 template struct LayoutOf<::gloo::rendezvous::PrefixStore>;
 template struct LayoutOf<::gloo::transport::Context>;
 template struct LayoutOf<::gloo::transport::tcp::Address>;
@@ -51,8 +51,7 @@ std::string readable(const std::type_info& type) {
   return status == 0 ? text.get() : type.name();
 }
 
-// A virtual table as it lies in memory: functions, and what leads to the whole object and its type. Empty: no library
-// shows it.
+// A virtual table in memory: pointers to functions, and to the whole object and its type. Empty: no library exports it.
 using VirtualTable = std::span<const void* const>;
 
 // Looks symbols up in this library and those that it is linked with, PyTorch's among them.
@@ -95,7 +94,7 @@ std::string misfit(const Symbols& symbols) {
     return fmt::format("the virtual table of {} has {} entries in this PyTorch, {} are known", readable(typeid(Class)),
                        theirs.size(), ours.size());
   }
-  // A function that was not compiled here is PyTorch's, found by its name: it must stand where PyTorch has it.
+  // A function that was not compiled here is PyTorch's. It must be at the same position in PyTorch's table, by name.
   for (std::size_t i = 0; i < ours.size(); ++i) {
     if (ours[i] != theirs[i] && symbols.inAnotherLibrary(ours[i])) {
       return fmt::format("entry {} of the virtual table of {} is another function in this PyTorch", i,
@@ -115,13 +114,13 @@ struct BareContext : ::gloo::transport::Context {
   static constexpr int kSize = 5;
 };
 
-// PyTorch's code makes the context in this library's memory: the last byte that it writes says how large it thinks it
-// is.
+// PyTorch's code constructs the context in this library's memory: the last byte that it writes shows the size it
+// assumes.
 std::string misfitOfContext() {
   constexpr std::size_t kRoom = 4096;
   static_assert(sizeof(BareContext) <= kRoom / 2);
-  // Volatile: to the compiler what lies there before the constructor runs is of no account. With two patterns a byte
-  // that happens to be set to one of them is seen too.
+  // Volatile: otherwise the compiler ignores what lies there before the constructor runs. Two patterns also catch a
+  // byte that the constructor happens to set to one of them.
   alignas(std::max_align_t) volatile unsigned char room[kRoom];
   std::size_t written = 0;
   bool rightNumbers = true;

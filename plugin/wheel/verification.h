@@ -1,9 +1,9 @@
-// Whether the Gloo inside this process's PyTorch is laid out as the headers that this library was compiled with say.
+// Checks that the Gloo inside this process's PyTorch has the layout of the headers this library was compiled with.
 //
-// A wheel carries Gloo in libtorch_cpu.so and no headers of it. A missing function is found by the dynamic linker when
-// this library is loaded; what it cannot find is a class whose virtual functions are others, or in another order, or
-// that has another member. So eight classes that libtorch_cpu.so exports the virtual tables of are compared with
-// classes derived here, and a context is made to see how large it is.
+// A wheel carries Gloo in libtorch_cpu.so, without its headers. The dynamic linker finds a missing function when it
+// loads this library. It cannot find a class with other virtual functions, another order of them, or another member. So
+// this file compares eight classes that have their virtual tables exported by libtorch_cpu.so with classes derived
+// here, and makes a context to see how large it is.
 //
 // Thread: any.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace gloo_bypass {
 
-// Empty if it is; else one line that names the first class that is not, and how.
+// Empty if it fits; else one line that names the first class that does not, and the difference.
 std::string whatDoesNotFit();
 
 }  // namespace gloo_bypass

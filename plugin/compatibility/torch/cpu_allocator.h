@@ -1,7 +1,7 @@
-// The allocator of tensors on CPU, observed.
+// Observes the allocator of CPU tensors.
 //
-// allocate() is const up to PyTorch 2.1, and copy_data() is new in 2.2: each of the functions here overrides where
-// there is one to override, and is merely there otherwise.
+// allocate() is const up to PyTorch 2.1, and copy_data() is new in 2.2: the functions here carry no `override`, and
+// override whatever the base class has.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace gloo_bypass::torch_version {
 
-using MemoryObserver = void (*)(int64_t bytes);  // negative: freed. From any thread.
+using MemoryObserver = void (*)(int64_t bytes);  // negative: freed; called from any thread
 
 class ObservedCpuAllocator final : public at::Allocator {
  public:
@@ -47,7 +47,7 @@ class ObservedCpuAllocator final : public at::Allocator {
   MemoryObserver observer_;
 };
 
-// From now on, for the rest of the process.
+// Starts to observe, for the rest of the process.
 inline void observeCpuMemory(MemoryObserver observer) {
   static ObservedCpuAllocator allocator(*c10::GetCPUAllocator(), observer);
   c10::SetCPUAllocator(&allocator);

@@ -1,9 +1,9 @@
-// c10d's registry of Gloo devices. PyTorch asks it for a device under the name in GLOO_DEVICE_TRANSPORT.
+// c10d's registry of Gloo devices. PyTorch looks up the name in GLOO_DEVICE_TRANSPORT there.
 //
-// Its header lies in a folder of its own since PyTorch 2.14, and creators take a third argument, lazyInit, since 2.8:
-// the language itself can ask for both.
+// Since PyTorch 2.14 the registry's header lies in a separate folder, and since 2.8 creators take a third argument,
+// lazyInit: C++ itself can detect both.
 //
-// Thread: registering belongs to the start of the program or of a library; c10d creates devices from any thread.
+// Thread: register at the start of the program or of a library; c10d creates devices from any thread.
 #pragma once
 
 #include <memory>
@@ -20,9 +20,8 @@ namespace gloo_bypass::torch_version {
 
 using DeviceRegistry = std::remove_reference_t<decltype(*c10d::GlooDeviceRegistry())>;
 
-// `make` is called with (interface, hostName, lazy), of which interface or hostName is empty; lazy means that pairs
-// connect when they are first used. Always false where PyTorch cannot ask for it. What `make` throws reaches PyTorch's
-// caller.
+// Calls `make` with (interface, hostName, lazy); interface or hostName is empty. lazy: pairs connect at first use;
+// always false if PyTorch has no such option. Exceptions of `make` reach PyTorch's caller.
 template <typename Make, typename Creator = DeviceRegistry::Creator>
 Creator deviceCreator(Make make) {
   if constexpr (std::is_invocable_v<Creator, const std::string&, const std::string&, bool>) {

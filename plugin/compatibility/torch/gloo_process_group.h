@@ -1,4 +1,4 @@
-// c10d's ProcessGroupGloo, for code that derives from it and hands it to the reducer.
+// c10d's ProcessGroupGloo, for code that derives from it and passes it to the reducer.
 //
 //   GLOO_BYPASS_TORCH_LAZY_INIT      devices may connect lazily; TORCH_GLOO_LAZY_INIT asks for it (from PyTorch 2.8)
 //   GLOO_BYPASS_TORCH_WORK_SEQUENCE  a piece of work has a type and a sequence number (2.6 has, 1.13 not)
@@ -41,7 +41,7 @@ class GlooProcessGroup : public c10d::ProcessGroupGloo {
   using ProcessGroupGloo::ProcessGroupGloo;
 
  protected:
-  // Of a collective that a derived class enqueues. 0 where work has no sequence numbers.
+  // For a collective that a derived class enqueues. 0 if work has no sequence numbers.
   uint64_t nextSequence() {
 #if GLOO_BYPASS_TORCH_WORK_SEQUENCE
     return ++seq_;
@@ -52,7 +52,7 @@ class GlooProcessGroup : public c10d::ProcessGroupGloo {
   std::chrono::milliseconds timeout() const { return options_->timeout; }
 };
 
-// An all-reduce in place, as a GlooProcessGroup enqueues it; a derived class says how it runs.
+// An all-reduce in place, as a GlooProcessGroup enqueues it; a derived class implements it.
 class GlooAllReduceWork : public c10d::ProcessGroupGloo::AsyncWork {
  public:
   GlooAllReduceWork(const std::shared_ptr<::gloo::Context>& context, const std::vector<at::Tensor>& tensors,
@@ -83,15 +83,15 @@ class GlooAllReduceWork : public c10d::ProcessGroupGloo::AsyncWork {
   std::vector<at::Tensor> reduced_;
 };
 
-// The group as the reducer and c10d's functions want it. Up to PyTorch 1.13 a ProcessGroupGloo is a ProcessGroup; since
-// then it is a Backend, and a ProcessGroup hands tensors on CPU to it.
+// The group in the form that the reducer and c10d's functions take. Up to PyTorch 1.13 a ProcessGroupGloo is a
+// ProcessGroup; since then it is a Backend, and a ProcessGroup passes CPU tensors to it.
 template <typename Group>
 c10::intrusive_ptr<c10d::ProcessGroup> asProcessGroup(const c10::intrusive_ptr<c10d::Store>& store,
                                                       const c10::intrusive_ptr<Group>& group) {
   if constexpr (std::is_base_of_v<c10d::ProcessGroup, Group>) {
     return group;
   } else {
-    using ProcessGroup = std::enable_if_t<std::is_class_v<Group>, c10d::ProcessGroup>;  // of this branch only
+    using ProcessGroup = std::enable_if_t<std::is_class_v<Group>, c10d::ProcessGroup>;  // exists on this branch only
     auto whole = c10::make_intrusive<ProcessGroup>(store, group->getRank(), group->getSize());
     whole->setBackend(c10::DeviceType::CPU, ProcessGroup::BackendType::GLOO, group);
     whole->setDefaultBackend(ProcessGroup::BackendType::GLOO);

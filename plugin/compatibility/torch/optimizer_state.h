@@ -1,4 +1,4 @@
-// The map in which torch::optim keeps each parameter's state.
+// The map that holds each parameter's state in torch::optim.
 #pragma once
 
 #include <sstream>
@@ -9,7 +9,7 @@
 
 namespace gloo_bypass::torch_version {
 
-// Its key is the parameter's address: as text in PyTorch 1.13, itself in 2.6.
+// Its key is the parameter's address: as text in PyTorch 1.13, as a pointer in 2.6.
 template <typename State>
 auto stateKey([[maybe_unused]] const State& state, const at::Tensor& parameter) {
   if constexpr (std::is_same_v<typename State::key_type, std::string>) {

@@ -1,6 +1,6 @@
 // c10d's Reducer, which DistributedDataParallel drives.
 //
-// Debian 12's package lacks a header that it includes: stand_in/ has what its declaration needs.
+// Debian 12's package lacks a header that it includes: stand_in/ declares what it needs from there.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +24,9 @@ struct ReducerOptions {
   std::unordered_map<size_t, std::string> parameterNames;
 };
 
-// All gradients are dense, all parameters are used. The reducer's constructor took the buckets' limits in PyTorch 1.13
-// and 2.6; in 2.14 it takes none, and three arguments more: skip unused parameters, Python reducer, caps for rebuilding
-// (none: by the two caps).
+// All gradients are dense, all parameters are used. In PyTorch 1.13 and 2.6 the constructor takes the buckets' limits.
+// In 2.14 it takes none, and three more arguments: skip unused parameters, Python reducer, caps for rebuilding (none:
+// by the two caps).
 template <typename Reducer = c10d::Reducer>
 std::unique_ptr<Reducer> makeReducer(const std::vector<at::Tensor>& parameters,
                                      const c10::intrusive_ptr<c10d::ProcessGroup>& group, ReducerOptions options) {

@@ -5,8 +5,8 @@
 
 namespace gloo_bypass::torch_version {
 
-// Newer stores serve by libuv unless told not to, which a PyTorch built without libuv (Debian's) refuses. Clients of
-// both servers are the same.
+// Newer stores serve through libuv by default, which fails in a PyTorch built without libuv (Debian's). Clients work
+// with both servers.
 template <typename Options>
 void serveWithoutLibuv(Options& options) {
   if constexpr (requires { options.useLibUV; }) {

@@ -42,7 +42,7 @@ def _choose(libraries: List[Tuple[str, str, List[str]]]) -> Tuple[str, str]:
 
 def _find(file: str) -> str:
     folder = os.path.dirname(os.path.abspath(__file__))
-    # Installed, the plug-in lies in the package; in a build folder, where Meson makes it.
+    # An installed plug-in lies in the package; in a build folder it lies where Meson makes it.
     places = [os.path.join(folder, file), os.path.normpath(os.path.join(folder, "..", "..", file))]
     for place in places:
         if os.path.exists(place):
@@ -56,7 +56,7 @@ def _load(path: str) -> ctypes.CDLL:
     if not torch.distributed.is_available():
         raise ImportError(f"gloo_bypass needs torch.distributed, which {_torch()} is built without")
     try:
-        handle = ctypes.CDLL(None)  # of LD_PRELOAD, loaded by its first call: another copy would count nothing
+        handle = ctypes.CDLL(None)  # LD_PRELOAD's, loaded by its first call: another copy would count nothing
         if not hasattr(handle, "gloo_bypass_stats_json"):
             handle = ctypes.CDLL(path)
         elif not hasattr(handle, "gloo_bypass_register"):
@@ -87,7 +87,7 @@ def json_of(function: Callable[[Any, int], int], capacity: int) -> Any:
         capacity = 2 * needed  # the text may grow meanwhile
 
 
-# First to watch: PyTorch makes a warning of what fails when it imports this itself, and goes on.
+# Watch first: if PyTorch itself imports this package, it turns a failure into a warning and goes on.
 _torchcomms.watch()
 _torchcomms.check()
 _file, gloo = _choose(LIBRARIES)

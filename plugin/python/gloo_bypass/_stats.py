@@ -91,7 +91,7 @@ def require_transport(transport: str = "", least_bytes: int = 1) -> None:
 
     For benchmarks: one that changes the variable between two groups measures the first transport again.
     """
-    from torch import distributed  # loaded already; what reads this file for its types alone has none
+    from torch import distributed  # loaded already; without torch only a type checker reads this file
 
     transport = transport or os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP")
     counters = stats()

@@ -13,7 +13,7 @@ from gloo_bypass_autoload import asks_for_ours
 
 
 def _is_asked_for() -> bool:
-    # As PyTorch reads it: "1", and any other text but "0" and none; whether or not torchcomms is installed.
+    # PyTorch's own reading: "1", or any text but "0" and the empty one; whether or not torchcomms is installed.
     return bool(getattr(getattr(torch.distributed, "config", None), "use_torchcomms", False))
 
 
@@ -43,7 +43,7 @@ def watch() -> None:
     each group; a release without it has no torchcomms."""
     c10d = getattr(torch.distributed, "distributed_c10d", None)
     is_enabled = getattr(c10d, "_use_torchcomms_enabled", None)
-    if is_enabled is not None and not hasattr(is_enabled, "__wrapped__"):  # once: an import that failed comes again
+    if is_enabled is not None and not hasattr(is_enabled, "__wrapped__"):  # wrap once: a failed import runs this again
         setattr(c10d, "_use_torchcomms_enabled", _refusing(is_enabled))
 
 

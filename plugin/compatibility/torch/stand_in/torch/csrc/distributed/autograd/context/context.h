@@ -1,5 +1,5 @@
-// Stand-in for a header that Debian 12's libtorch-dev leaves out and c10d/reducer.hpp includes. The reducer's
-// declaration needs these two names only; found after the system's folders, so a package that ships it wins.
+// Replaces a header that Debian 12's libtorch-dev lacks and c10d/reducer.hpp includes. The reducer's declaration needs
+// only these two names. The system's folders come first, so a package's own header wins.
 #pragma once
 
 #include <functional>
