@@ -1,10 +1,10 @@
-// The protocol core alone: two sessions in memory, one thread, no port. What a datagram costs before any NIC is asked.
+// Measures the protocol core alone: two sessions in memory, one thread, no port. The cost of a datagram without any
+// NIC.
 //
 //   protocol_bench [--seconds N] [--only TEXT] [--json FILE]
 //
-// Every datagram is copied once into a slot and handed to the other session from there, as a ring of a memory link
-// does. Each figure is measured in many short rounds; median and 99th percentile are over the rounds. GB means 1e9
-// bytes.
+// Every datagram is copied once into a slot and passed to the other session from there, as in a memory link's ring.
+// Each figure is measured in many short rounds; median and 99th percentile are over the rounds. GB means 1e9 bytes.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -38,7 +38,7 @@ struct Shape {
   std::size_t batch = 0;  // messages posted at a time
   std::size_t datagramBytes = 0;
   bool lossless = true;
-  bool verified = false;  // the port checks datagrams: no checksum over the payload
+  bool verified = false;  // the port checks datagrams: the payload needs no checksum
 };
 
 class Bench {
@@ -63,7 +63,7 @@ class Bench {
   }
   std::uint64_t packets() const { return packets_; }
 
-  // One batch there; returns when all of it has arrived.
+  // Sends one batch; returns when all of it has arrived.
   void exchange() {
     const TimePoint posted = now();
     for (std::size_t i = 0; i < shape_.batch; ++i) {
@@ -78,7 +78,7 @@ class Bench {
 
  private:
   static constexpr MessageKey kKey{MessageKind::kUnbound, 7};
-  static constexpr int kBurst = 32;  // datagrams that go one way before the other side is asked, as a port's burst
+  static constexpr int kBurst = 32;  // datagrams in one direction before the other side's turn, as a port's burst
 
   static SessionConfig configOf(const Shape& shape) {
     SessionConfig config;
@@ -87,7 +87,7 @@ class Bench {
     return config;
   }
 
-  // The clock is read once a round, as an endpoint does.
+  // Takes the time once a round, as an endpoint does.
   void pump(TimePoint time) {
     carry(time, a_, b_);
     carry(time, b_, a_);

@@ -1,4 +1,4 @@
-// What the adapter makes of a back-end's faults: over the memory transport, which has them on demand.
+// How the adapter handles a back-end's faults: over the memory transport, which injects them on demand.
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -43,7 +43,7 @@ class Adapter : public ::testing::Test {
   std::vector<std::shared_ptr<Transport>> transports_;
 };
 
-// A transport that keeps what the last channel was opened with.
+// A transport that records the options of the last channel.
 class KeepingOptions final : public Transport {
  public:
   explicit KeepingOptions(std::shared_ptr<Transport> inner) : inner_(std::move(inner)) {}
@@ -64,7 +64,7 @@ class KeepingOptions final : public Transport {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// A slot as Gloo's collectives have it.
+// A slot in the form of Gloo's collectives.
 const std::uint64_t kCollectiveSlot = ::gloo::Slot::build(::gloo::kAllreduceSlotPrefix, 3);
 
 std::unique_ptr<::gloo::transport::UnboundBuffer> bufferOf(const std::shared_ptr<::gloo::transport::Context>& context,
@@ -81,7 +81,7 @@ TEST_F(Adapter, GroupsTimeout_IsHowLongItsChannelsWaitForASilentPeer) {
   EXPECT_EQ(transport->last.connectTimeout, Duration(std::chrono::minutes(30)));
 }
 
-// One rank ends; those that wait for it learn it at once, and nobody else does.
+// One rank ends; ranks that wait for it learn it at once, no others do.
 TEST_F(Adapter, PeerVanishes_ItsOwnPairsFail_TheOthersGoOn) {
   Mesh mesh = connect(3);
   int lost = 0, boundLost = 0, in = 4, out = 0, boundIn = 5, boundOut = 0;
@@ -109,7 +109,7 @@ TEST_F(Adapter, PeerVanishes_ItsOwnPairsFail_TheOthersGoOn) {
   boundSend->waitSend();
   boundFromOther->waitRecv();
   EXPECT_EQ(5, boundOut);
-  // What begins later, in either direction.
+  // Operations that begin later, in either direction.
   auto later = bufferOf(mesh.contexts[0], lost);
   EXPECT_TRUE(contains(ioExceptionOf([&] { later->recv(1, kSlot); }), "rank 1"));
   fromOther->send(2, kSlot + 1);
@@ -118,7 +118,7 @@ TEST_F(Adapter, PeerVanishes_ItsOwnPairsFail_TheOthersGoOn) {
   EXPECT_TRUE(send->waitRecv());
 }
 
-// Rank 2 waits in a collective for rank 1, that for rank 0, and rank 0 for one that ends: a chain, as in a ring.
+// Rank 2 waits in a collective for rank 1, rank 1 for rank 0, and rank 0 for one that ends: a chain, as in a ring.
 TEST_F(Adapter, PeerVanishesInACollective_WhoeverWaitsForItsPeers_FailsNamingIt) {
   Mesh mesh = connect(4);
   int values[3] = {};
@@ -138,7 +138,7 @@ TEST_F(Adapter, PeerVanishesInACollective_WhoeverWaitsForItsPeers_FailsNamingIt)
     EXPECT_TRUE(contains(text, "lost its connection to rank 3") && contains(text, "process is gone")) << text;
   }
   EXPECT_TRUE(contains(texts[2], "Rank 2 cannot complete a collective: it failed at rank 1")) << texts[2];
-  // The next collective fails before it waits; a message of the program's own arrives.
+  // The next collective fails before it waits; the program's own message arrives.
   auto later = bufferOf(mesh.contexts[2], values[2]);
   EXPECT_TRUE(contains(ioExceptionOf([&] { later->recv(1, kCollectiveSlot + 1); }), "rank 3"));
   EXPECT_TRUE(contains(ioExceptionOf([&] { later->send(1, kCollectiveSlot + 1); }), "rank 3"));
@@ -214,7 +214,7 @@ TEST_F(Adapter, CollectiveFails_APairThatConnectsLater_LearnsOfIt) {
                        "lost its connection to rank 1"));
 }
 
-// Small messages that were complete when their sender was killed.
+// Small sends that had completed when their sender was killed.
 TEST_F(Adapter, PeerVanishesAfterSending_LaterReceives_GetWhatItSent) {
   Mesh mesh = connect(2);
   int values[2] = {1, 2}, out = 0;
@@ -316,11 +316,11 @@ TEST_F(Adapter, MismatchedSettings_FailAtConnectNamingBoth) {
   });
 }
 
-// As a rank that does its work and ends while another, on a busy machine, has not yet looked.
+// A rank does its work and ends before another one, on a busy machine, has looked.
 TEST_F(Adapter, PeerConnectsSendsAndCloses_BeforeTheWaitingThreadLooks_IsConnected) {
   auto context = unconnected(0), peer = unconnected(1);
   const auto address = context->getPair(1)->address().bytes(), peerAddress = peer->getPair(0)->address().bytes();
-  // Rank 0 takes in nothing until the peer has gone: then all of it at once.
+  // Rank 0 receives nothing until the peer has gone: then everything at once.
   fabric_->setPaused(transport(0), true);
   std::string text = "not called";
   std::thread connecting([&] { text = ioExceptionOf([&] { context->getPair(1)->connect(peerAddress); }); });
@@ -358,7 +358,7 @@ TEST_F(Adapter, MessageTooLong_FailsBothSides) {
             }));
 }
 
-// Its sender may have left, in good order or not, before the receive shows that the sizes differ.
+// The sender may have left, in good order or not, before the receive shows that the sizes differ.
 TEST_F(Adapter, MessageTooLong_SenderHasGone_ErrorNamesTheSizes) {
   for (const bool closes : {true, false}) {
     transports_.clear();
@@ -424,7 +424,8 @@ TEST_F(Adapter, PeerClosedAfterSending_LaterReceives_GetWhatItSent) {
   int out = 0;
   auto receive = mesh.contexts[0]->createUnboundBuffer(&out, sizeof(out));
   auto other = mesh.contexts[0]->createUnboundBuffer(&out, sizeof(out));
-  // The close has arrived, with everything before it, once a receive of something else fails for it.
+  // A receive of something else fails because of the close, which shows that the close and everything before it
+  // arrived.
   EXPECT_TRUE(contains(ioExceptionOf([&] {
                          other->recv(1, kSlot + 100);
                          other->waitRecv();
@@ -469,7 +470,7 @@ TEST_F(Adapter, LateMessageForADestroyedReceive_TouchesNothing) {
   auto send = mesh.contexts[0]->createUnboundBuffer(in.data(), in.size());
   auto receive = mesh.contexts[1]->createUnboundBuffer(out->data(), out->size());
   receive->recv(0, kSlot);
-  // The grant is on its way back when the receive goes: rank 0 cannot see it.
+  // The grant is under way when the receive disappears: rank 0 cannot know.
   fabric_->setPaused(transport(0), true);
   send->send(1, kSlot);
   receive->abortWaitRecv();

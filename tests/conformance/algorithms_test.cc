@@ -56,8 +56,8 @@ TEST_P(Algorithms, AllreduceHalvingDoubling_AllSizes_Sums) {
   checkAllreduce<::gloo::AllreduceHalvingDoubling<float>>(5);
 }
 
-// A barrier between rounds: this algorithm tells only its neighbours of the first step that its inboxes are free, so
-// that a fast rank's next round overwrites a slow one's (over TCP too, one run in dozens).
+// A barrier between rounds: this algorithm reports free inboxes only to its neighbours of the first step, so that a
+// fast rank's next round overwrites a slow one's (over TCP too, one run in dozens).
 TEST_P(Algorithms, AllreduceBcube_PowersOfTwo_Sums) {
   for (const int size : {1, 2, 4}) {
     run(size, [](const ContextPtr& context) {

@@ -22,7 +22,7 @@
 namespace gloo_bypass::test {
 namespace {
 
-// What makes a device of a transport: makeDevice, or something that looks on.
+// Turns a transport into a device: makeDevice, or a wrapper that observes.
 using Wrap = std::function<std::shared_ptr<::gloo::transport::Device>(std::shared_ptr<Transport>)>;
 
 std::shared_ptr<::gloo::transport::Device> connectingAtOnce(std::shared_ptr<Transport> transport) {
@@ -34,13 +34,13 @@ Backend glooTcp() {
           /*reference=*/true};
 }
 
-// A process a rank.
+// One process a rank.
 Backend memory(const std::string& name, const MemoryTransportOptions& options, const Wrap& wrap = connectingAtOnce) {
   auto fabric = MemoryFabric::make();
   return {name, [=] { return wrap(fabric->makeTransport(options)); }};
 }
 
-// All ranks in one process: they share one transport, and so its progress engine. It lives as long as a device of it.
+// All ranks in one process share one transport, and so its progress engine. It lives as long as one of its devices.
 Backend shared(const std::string& name, const std::function<std::shared_ptr<Transport>()>& makeTransport,
                const Wrap& wrap = connectingAtOnce) {
   auto current = std::make_shared<std::weak_ptr<Transport>>();
@@ -53,7 +53,7 @@ Backend shared(const std::string& name, const std::function<std::shared_ptr<Tran
           }};
 }
 
-// Sessions over datagrams that an in-memory port delivers, or does not.
+// Sessions over an in-memory port, which may lose datagrams.
 Backend loopback(const std::string& name, const LoopbackImpairment& impairment, const SessionConfig& session,
                  const Wrap& wrap = connectingAtOnce) {
   constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
@@ -126,7 +126,7 @@ std::vector<Backend> backends() {
   auto fabric = MemoryFabric::make();
   LoopbackImpairment lossy;
   lossy.loss = lossy.duplication = lossy.reordering = lossy.corruption = 0.01;
-  // However busy the machine: a long path is the backend of that name.
+  // A short path however busy the machine: the long path is a separate backend.
   SessionConfig shortPath;
   shortPath.longPathRtt = std::chrono::seconds(60);
   SessionConfig checked = shortPath;
@@ -162,7 +162,7 @@ void inThreads(int count, const std::function<void(int)>& body) {
 
 void spawn(const Backend& backend, int size, const std::function<void(ContextPtr)>& body, Milliseconds timeout) {
   const auto store = std::make_shared<::gloo::rendezvous::HashStore>();
-  // A rank that fails must not pull its pairs away from others that are about to finish.
+  // A rank that fails must not take its pairs from others that are about to finish.
   std::barrier done(size);
   inThreads(size, [&](int rank) {
     ContextPtr kept;

@@ -1,5 +1,5 @@
-// What the conformance suite runs against: the same tests for Gloo's own TCP transport, which is the reference, and
-// for the adapter over every back-end. Ranks are threads of one process; each makes its own device.
+// The transports under test: the suite runs the same tests over Gloo's own TCP transport, the reference, and over the
+// adapter with every back-end. Ranks are threads of one process; each makes its own device.
 #pragma once
 
 #include <barrier>
@@ -18,15 +18,15 @@ namespace gloo_bypass::test {
 
 struct Backend {
   std::string name;
-  // One call a rank, or several: a device is a light handle.
+  // Called once or more often a rank: a device is a light handle.
   std::function<std::shared_ptr<::gloo::transport::Device>()> makeDevice;
-  // Gloo's own: some of what it does is accidental and not asked of the others, and the other way round.
+  // Gloo's own transport. It has accidental behaviour that the others need not have, and the other way round.
   bool reference = false;
   // A large send completes once the peer has posted its receive, not before.
   bool largeSendWaits = true;
 };
 
-// All that are built in.
+// All in this build.
 std::vector<Backend> backends();
 inline std::string nameOf(const ::testing::TestParamInfo<Backend>& info) { return info.param.name; }
 
@@ -41,12 +41,12 @@ struct RankContext {
   ContextPtr context;
 };
 
-// A full mesh of `size` ranks, each made in a thread of its own and handed to `body` there. An exception out of
-// `body` fails the test. Returns when all threads have ended.
+// Makes a full mesh of `size` ranks, each in its own thread, and calls `body` there. An exception from `body` fails the
+// test. Returns when all threads have ended.
 void spawn(const Backend& backend, int size, const std::function<void(ContextPtr)>& body,
            Milliseconds timeout = kPatience);
 
-// The same, connected before it returns; for tests that drive all ranks from one thread, or keep them.
+// The same, but connected on return; for tests that drive all ranks from one thread, or keep them.
 std::vector<ContextPtr> connectedContexts(const Backend& backend, int size, Milliseconds timeout = kPatience);
 
 // Transport contexts without Gloo's top level: pairs are made and connected here, with access to each step.
@@ -66,10 +66,10 @@ class Conformance : public ::testing::TestWithParam<Backend> {
   }
 };
 
-// What `f` throws, or "" if it returns; any exception that is not Gloo's IoException fails the test.
+// The exception's text, or "" if `f` returns; any exception other than Gloo's IoException fails the test.
 std::string ioExceptionOf(const std::function<void()>& f);
 
-// A value that depends on who, where and which round, so that a misplaced byte shows.
+// A value that depends on rank, place and round, so that a misplaced byte shows.
 template <typename T>
 T sample(int rank, std::size_t index, int round = 0) {
   return static_cast<T>((static_cast<std::size_t>(rank) * 31 + index * 7 + static_cast<std::size_t>(round) * 13) % 97);

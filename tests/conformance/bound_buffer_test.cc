@@ -19,7 +19,7 @@ constexpr int kSlot = 7;
 
 class BoundBuffer : public Conformance {};
 
-// One-sided: the left neighbour may write again only once told that the value has been taken.
+// One-sided: the left neighbour may write again only after a notice that the value has been taken.
 TEST_P(BoundBuffer, Ring_ManyRounds_PassesTheValueOn) {
   for (int size = 2; size <= 4; ++size) {
     run(size, [](const ContextPtr& context) {
@@ -106,7 +106,7 @@ TEST_P(BoundBuffer, SendBeforeTheReceiverExists_Arrives) {
   }
 }
 
-// Gloo's algorithms do not wait for all they sent.
+// Gloo's algorithms do not wait for everything they send.
 TEST_P(BoundBuffer, DestroyedAfterSend_WithoutWait_StillArrives) {
   run(2, [](const ContextPtr& context) {
     int ready = 0;

@@ -1,4 +1,4 @@
-// Timeouts, aborted waits, peers that close: what fails, how it is named, and what goes on.
+// Timeouts, aborted waits, peers that close: which operations fail, how the error names them, and which continue.
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -37,7 +37,7 @@ struct IntBuffer {
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer;
 };
 
-// Whether the thread that announces itself comes to sleep, that is, waits.
+// Whether the announced thread falls asleep, that is, waits.
 bool fallsAsleep(const std::atomic<pid_t>& announced) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (std::chrono::steady_clock::now() < deadline) {
@@ -45,7 +45,7 @@ bool fallsAsleep(const std::atomic<pid_t>& announced) {
       std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
       std::string stat;
       std::getline(file, stat);
-      // Behind the name, which is in parentheses: the state.
+      // The state stands behind the name, which is in parentheses.
       const std::size_t nameEnd = stat.rfind(')');
       if (nameEnd != std::string::npos && nameEnd + 2 < stat.size() && stat[nameEnd + 2] == 'S') return true;
     }
@@ -68,14 +68,14 @@ TEST_P(Failure, WaitRecv_ContextTimeout_NamesTheTimeAndClosesThePairs) {
   if (!GetParam().reference) {
     EXPECT_TRUE(contains(text, "rank 0") && contains(text, "rank 1")) << text;
   }
-  // Every pair of the context is closed with it.
+  // It closes every pair of the context.
   for (const int peer : {1, 2}) {
     IntBuffer later(mesh.contexts[0]);
     const std::string after = ioExceptionOf([&] { later->send(peer, kSlot); });
     EXPECT_TRUE(contains(after, "Application timeout caused pair closure")) << after;
     EXPECT_NE("", ioExceptionOf([&] { later->recv(peer, kSlot); }));
   }
-  // And the peers see it.
+  // The peers notice.
   IntBuffer theirs(mesh.contexts[2]);
   EXPECT_NE("", ioExceptionOf([&] {
               theirs->recv(0, kSlot);
@@ -194,7 +194,7 @@ TEST_P(Failure, PeerCloses_PendingReceive_FailsPromptlyAndTheOthersGoOn) {
   IntBuffer later(mesh.contexts[0]);
   EXPECT_NE("", ioExceptionOf([&] { later->recv(1, kSlot); }));
   EXPECT_NE("", ioExceptionOf([&] { later->send(1, kSlot); }));
-  // What concerns rank 2 is not touched by it.
+  // Operations with rank 2 are unaffected.
   sent->send(0, kSlot);
   EXPECT_TRUE(fromStayer->waitRecv());
   EXPECT_TRUE(sent->waitSend());
@@ -232,8 +232,7 @@ TEST_P(Failure, ClosedByUs_LaterOperations_Fail) {
             }));
 }
 
-// A collective that fails takes its buffers with it; under ASan and with late messages this shows whether they are let
-// go.
+// A failing collective destroys its buffers; under ASan and with late messages this shows whether they are released.
 TEST_P(Failure, Allreduce_RankMissing_FailsEveryoneAndFreesTheBuffers) {
   Mesh mesh = connectedMesh(GetParam(), 2);
   auto contexts = connectedContexts(GetParam(), 3);

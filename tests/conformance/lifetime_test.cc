@@ -1,4 +1,4 @@
-// Contexts, devices and buffers in every order of going, many of them, and what they cost.
+// Destroys contexts, devices and buffers in every order, makes many of them, and measures their cost.
 #include <sys/prctl.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ constexpr bool kSanitized = true;  // they keep freed memory
 constexpr bool kSanitized = false;
 #endif
 
-// Memory that this process has of its own, counted page by page: the sums in statm may lag behind by 32 pages for each
-// processor. Code is left out, since the kernel takes pages of files away and brings them back as it likes.
+// The process's private memory, counted page by page: the sums in statm may lag behind by 32 pages for each processor.
+// Code does not count, since the kernel drops pages of files and loads them again at will.
 std::size_t privateBytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   std::size_t bytes = 0;
@@ -187,7 +187,8 @@ TEST_P(Lifetime, OneDevice_SeveralContextsAndThreads_DoNotMix) {
   });
 }
 
-// While it lives the kernel makes no huge pages of ours: one would add up to 2 MiB of memory that nobody asked for.
+// While it lives the kernel makes no huge pages for us: one would add up to 2 MiB of memory that the test did not
+// allocate.
 class NoHugePages {
  public:
   NoHugePages() { EXPECT_EQ(::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), 0); }
@@ -196,8 +197,8 @@ class NoHugePages {
 
 TEST_P(Lifetime, ManySlots_MemoryDoesNotGrow) {
   const NoHugePages noHugePages;
-  // Over DPDK the rings' and pools' pages are touched for the first time within the first tens of thousands of
-  // messages. Where each message waits for timers there are fewer: on a busy machine they would take minutes.
+  // Over DPDK the first tens of thousands of messages touch the pages of rings and pools for the first time. If each
+  // message waits for timers there are fewer: on a busy machine they would take minutes.
   const bool slow = GetParam().name == "MemoryDelayed";
   const std::uint64_t warmUp = slow ? 4000 : 40000, slots = slow ? 5000 : 20000;
   const std::size_t allowedBytes = 26 * slots + 64 * 1024;
@@ -216,8 +217,8 @@ TEST_P(Lifetime, ManySlots_MemoryDoesNotGrow) {
       receive->waitRecv();
     }
   };
-  // What slots cost, each of them costs: it shows in every round. A thread that wakes for the first time, with a stack
-  // and an arena, or a ring that a pause fills further than before, shows in one.
+  // A leak shows in every round. A thread that wakes for the first time, with a stack and an arena, or a ring that a
+  // pause fills further than before, shows in one.
   constexpr int kRounds = 4;
   std::size_t least = SIZE_MAX;
   use(warmUp);

@@ -1,5 +1,5 @@
-// The back-ends again, with devices whose pairs connect when they are first used. Gloo's own lazy TCP device is the
-// reference, where this Gloo has one.
+// The back-ends again, with devices that connect pairs at first use. Gloo's own lazy TCP device is the reference, if
+// this Gloo has one.
 #pragma once
 
 #include <atomic>

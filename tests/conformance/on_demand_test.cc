@@ -1,5 +1,5 @@
-// Pairs that connect when they are first used: by both sides, by one side long before the other, by one side only,
-// never. Gloo's lazy TCP device is the reference where this Gloo has one.
+// Pairs that connect at first use: by both sides, by one side long before the other, by one side only, never. Gloo's
+// lazy TCP device is the reference if this Gloo has one.
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -32,7 +32,7 @@ constexpr Milliseconds kShort{300};
 using StorePointer = std::shared_ptr<::gloo::rendezvous::HashStore>;
 using TransportContext = std::shared_ptr<::gloo::transport::Context>;
 
-// Gloo's top-level context over a transport context that is there already.
+// Gloo's top-level context over an existing transport context.
 class TopContext final : public ::gloo::Context {
  public:
   TopContext(std::shared_ptr<::gloo::transport::Device> device, TransportContext context)
@@ -45,7 +45,7 @@ class TopContext final : public ::gloo::Context {
 
 class OnDemand : public ::testing::TestWithParam<OnDemandBackend> {
  protected:
-  // As connectFullMesh does; in a Gloo whose contexts borrow their store, by our own context's method.
+  // As connectFullMesh does; if contexts borrow their store in this Gloo, by our own context's method.
   TransportContext join(int rank, int size, Milliseconds timeout = kPatience) {
     auto context = device()->createContext(rank, size);
     context->setTimeout(timeout);
@@ -67,7 +67,7 @@ class OnDemand : public ::testing::TestWithParam<OnDemandBackend> {
   bool ours() const { return GetParam().channels != nullptr; }
   // Opened since the test began.
   int channels() const { return *GetParam().channels - before_; }
-  // A side has opened its channel, and so has told its address or is about to.
+  // Waits until sides have opened their channels, and so have published their addresses or are about to.
   void waitForChannels(int count) const {
     while (ours() && channels() < count) std::this_thread::yield();
   }
@@ -164,7 +164,7 @@ TEST_P(OnDemand, ReceiverFirst_MessageArrives) {
   receiver.join();
 }
 
-// A store that counts, as c10d's TCPStore does: waits with a short timeout would fill its log.
+// A store with counters, as c10d's TCPStore: waits with a short timeout would fill its log.
 class CountingStore : public ::gloo::rendezvous::HashStore {
  public:
   bool has_v2_support() { return true; }
@@ -285,8 +285,8 @@ TEST_P(OnDemand, ReceiveFromAny_OneSourceOnlyEverComes_GetsIt) {
 
 TEST_P(OnDemand, SourceOfReceiveFromAny_SilentPastTheTimeout_MayStillCome) {
   if (!ours()) GTEST_SKIP() << "the reference fails such a pair at its timeout";
-  // Rank 0's pairs have it for their handshakes too, which a busy machine may keep waiting; nothing else here is
-  // bounded by it.
+  // Rank 0's pairs have the same timeout for their handshakes, which a busy machine may delay; nothing else here
+  // depends on it.
   constexpr Milliseconds kSilence{1000};
   std::vector<TransportContext> contexts = {join(0, 3, kSilence), join(1, 3), join(2, 3)};
   int value = -1;
@@ -335,7 +335,7 @@ TEST_P(OnDemand, PeerNeverComes_WaitIsLongerThanTheTimeout_ConnectFailsNamingBot
   }
 }
 
-// The pair was woken early, by what nobody waits for; the peer's time begins with what is posted late.
+// An unrelated operation woke the pair early; the peer's time begins with the late one.
 TEST_P(OnDemand, PostedLongAfterThePairWoke_GetsTheWholeTimeout) {
   if (!ours()) GTEST_SKIP() << "the reference counts from the pair's first use";
   enum class WokenBy { kReceiveFromAny, kBoundBuffer, kWithdrawnReceive };
@@ -365,7 +365,7 @@ TEST_P(OnDemand, PostedLongAfterThePairWoke_GetsTheWholeTimeout) {
                 }));
       if (by == WokenBy::kWithdrawnReceive) first.reset();
       posted = Clock::now();
-      // Where this thread was kept waiting, the receive's own time may have been over before it was withdrawn.
+      // If this thread was delayed, the receive's own time may have been over before it was withdrawn.
     } while (by == WokenBy::kWithdrawnReceive && posted - woken >= kShort);
     const std::string text = ioExceptionOf([&] {
       auto buffer = context->createUnboundBuffer(&value, sizeof(value));

@@ -1,5 +1,5 @@
-// Put and get on another rank's memory, which does nothing for it: over every back-end the same. Gloo's own TCP
-// transport, the reference elsewhere, has none; what is expected here is what Gloo's ibverbs transport promises.
+// Put and get on another rank's memory, without help from its program: the same over every back-end. Gloo's own TCP
+// transport, the reference elsewhere, has none; the tests expect what Gloo's ibverbs transport guarantees.
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -480,7 +480,7 @@ TEST_P(RemoteKeys, KeysThroughAllgather_EachGetsFromEach) {
       ASSERT_TRUE(local->waitSend());
       EXPECT_EQ(std::vector<char>(kBytes, static_cast<char>('a' + peer)), local.bytes);
     }
-    gather(1);  // nobody leaves before all have what they want
+    gather(1);  // no rank leaves before all have their data
   });
 }
 

@@ -96,7 +96,7 @@ TEST_P(SendRecv, EmptyThenNonEmpty_SameSlot_KeepTheirOrder) {
   });
 }
 
-// Who is first decides which paths are taken below; sizes cross every threshold.
+// The order of send and receive decides which paths are taken below; the sizes cross every threshold.
 TEST_P(SendRecv, EverySize_SendFirstAndReceiveFirst_Arrives) {
   const std::vector<std::size_t> sizes = {0, 1, 63, 1024, 1473, 9000, 32767, 32768, 65536, 1 << 20, (5 << 20) + 3};
   std::barrier turn(2);
@@ -330,7 +330,7 @@ TEST_P(SendRecv, ReceiveFromAny_TwoBuffersPosted_BothFilled) {
   });
 }
 
-// Request from whoever comes first, then the rest from that rank, on the same slot.
+// Takes a request from whichever rank comes first, then the rest from that rank, on the same slot.
 TEST_P(SendRecv, ReceiveFromAny_ThenDirect_SameSlotDoesNotMix) {
   constexpr int kRounds = 20;
   run(5, [](const ContextPtr& context) {
@@ -371,7 +371,7 @@ TEST_P(SendRecv, OutOfRange_IsRefused) {
     EXPECT_THROW(buffer->recv(peer, kSlot, 5), ::gloo::EnforceNotMet);
     EXPECT_THROW(buffer->recv(peer, kSlot, 2, 3), ::gloo::EnforceNotMet);
     EXPECT_THROW(buffer->recv(std::vector<int>{peer}, kSlot, 5), ::gloo::EnforceNotMet);
-    // Nothing was posted, all goes on.
+    // Nothing was posted; everything continues.
     buffer->send(peer, kSlot);
     int other = -1;
     auto otherBuffer = bufferOf(context, other);

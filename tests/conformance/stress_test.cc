@@ -1,4 +1,4 @@
-// Random traffic among a few ranks: slots, sizes, orders and sources drawn from a seed that a failure prints. Set
+// Random traffic among a few ranks: a seed, which a failure prints, determines slots, sizes, orders and sources. Set
 // GLOO_BYPASS_TEST_SEED to repeat one.
 #include <algorithm>
 #include <cstdint>
@@ -52,7 +52,7 @@ std::size_t drawSize(std::mt19937& random) {
 // The same on every rank.
 std::vector<Message> drawRound(std::mt19937& random, int round) {
   std::vector<Message> messages;
-  std::map<int, std::size_t> anyBytes;  // one size for each receiver: who comes first is not known
+  std::map<int, std::size_t> anyBytes;  // one size for each receiver: which sender comes first is unknown
   for (int i = 0; i < kMessagesARound; ++i) {
     Message m;
     m.from = static_cast<int>(random() % kRanks);
@@ -74,7 +74,8 @@ struct Pending {
   std::unique_ptr<::gloo::transport::UnboundBuffer> buffer;
 };
 
-// What `rank` posts in this round: any order, but that of the round within one direction, peer and slot.
+// The operations that `rank` posts in this round: in any order, but in the round's order within one direction, peer and
+// slot.
 std::vector<std::unique_ptr<Pending>> planOf(int rank, const std::vector<Message>& round, std::mt19937& random) {
   using Stream = std::tuple<bool, int, std::uint64_t>;
   std::map<Stream, std::vector<const Message*>> streams;

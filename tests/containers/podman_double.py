@@ -16,7 +16,7 @@ STATE = Path(os.environ.get("DOUBLE_STATE", "."))
 
 
 def make(folder, rank_script):
-    """An executable `podman` in `folder` whose ranks run `rank_script`; returns its folder for PATH."""
+    """An executable `podman` in `folder`; its ranks run `rank_script`. Returns its folder for PATH."""
     folder.mkdir(parents=True)
     (folder / "podman").write_text(
         f'#!/bin/sh\nexport DOUBLE_STATE="{folder}/state"\nexport DOUBLE_RANK="{folder}/rank"\n'
@@ -56,7 +56,7 @@ def execute(words):
 
 def rank(words, name):
     environment = dict(os.environ, **dict(pair.split("=", 1) for pair in values(words, "--env")))
-    # As with podman, there is a container before its program says its first word.
+    # As with podman, the container exists before its program writes anything.
     process = subprocess.Popen(
         [os.environ["DOUBLE_RANK"]], env=environment, start_new_session=True, preexec_fn=lambda: belong(name)
     )

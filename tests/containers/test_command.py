@@ -1,4 +1,4 @@
-"""scripts/run-containers with podman played by a double: what it asks for, how it ends, and that nothing is left."""
+"""scripts/run-containers with a test double for podman: its requests, how it ends, and that nothing is left."""
 
 import json
 import os

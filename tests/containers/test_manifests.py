@@ -42,7 +42,7 @@ class Answer:
 
 
 def model_fault(document):
-    """Why the API's models do not take this document; empty if they do."""
+    """Why the API's models do not accept this document; empty if they do."""
     client = pytest.importorskip(
         "kubernetes.client", reason="python3-kubernetes is not installed: run scripts/install-packages"
     )
@@ -163,7 +163,7 @@ def test_Shell_AllScripts_ShellcheckClean():
     assert done.returncode == 0, done.stdout
 
 
-# The Slurm script's own logic, with srun and scontrol played by doubles.
+# The Slurm script's own logic, with test doubles for srun and scontrol.
 
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do shift; done

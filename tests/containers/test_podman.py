@@ -78,7 +78,7 @@ def in_containers(command, transport, program, *arguments, options=()):
 
 
 def train(command, transport, *options):
-    """The last record of a short training, of two ranks if nothing else is said."""
+    """The last record of a short training, with two ranks by default."""
     in_containers(
         command,
         transport,
@@ -137,7 +137,7 @@ def test_Containers_TwoOfTwoRanks_ParametersEqualTcps(command):
     assert things() <= before
 
 
-# Of a rank, after the benchmark: what its container's interfaces have sent by then.
+# What a rank's container has sent on its interfaces, after the benchmark.
 AND_SENT = """"$@" || exit
 for interface in eth0 lo; do cat /sys/class/net/$interface/statistics/tx_bytes > /results/$interface-$RANK; done"""
 ALL_REDUCE_BYTES = 4 << 20
@@ -229,8 +229,8 @@ def test_Containers_Interrupted_NothingIsLeft(command):
 
 
 def test_Rank_EachTransport_HasOnlyTheCapabilitiesGranted(command):
-    """What the kernel says, not what was asked for: none; over a network interface NET_ADMIN, NET_RAW and IPC_LOCK
-    (bits 12 to 14)."""
+    """The kernel's view of the capabilities, not the request: none; over a network interface NET_ADMIN, NET_RAW and
+    IPC_LOCK (bits 12 to 14)."""
     for transport, expected in (("TCP", 0), ("DPDK-netdev", 0b111 << 12)):
         command.output = command.output.with_name(transport)
         status, out, err = command.ranks(

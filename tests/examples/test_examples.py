@@ -20,7 +20,7 @@ NOT_IN_THIS_RELEASE = 77
 
 
 def outcome_of(example, transport):
-    """What rank 0 printed but for what is counted: the numbers and the last line."""
+    """Rank 0's output without its counters: the numbers and the last line."""
     with Ranks(EXAMPLES / example, 2, transport=transport, load="import") as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())

@@ -1,5 +1,5 @@
-"""Programs of transformers, Lightning and torchft as their users write them: over each transport they end with the same
-parameters on all ranks, and over ours the bytes were ours. Each runs as examples/real_programs/README.md says."""
+"""Programs of transformers, Lightning and torchft as their users write them. Over each transport they end with the same
+parameters on all ranks, and over ours the bytes went over ours. Each runs as examples/real_programs/README.md says."""
 
 import collections
 import json
@@ -42,13 +42,13 @@ print(json.dumps({**found, "": any(point.name == "gloo_bypass" for point in poin
 
 
 def documented_commands():
-    """By program: the line of README.md that starts it."""
+    """The line of README.md that starts each program."""
     line = re.compile(r"^(python3 .*examples/real_programs/(\w+\.py))$", re.MULTILINE)
     return {name: command for command, name in line.findall((FOLDER / "README.md").read_text())}
 
 
 def environment_over(transport, folder):
-    """Of a user of PyTorch from pip. The package is there for TCP too: it must not be in the way."""
+    """The environment of a user of PyTorch from pip. The package is installed for TCP too: it must do no harm."""
     environment = environment_for(
         folder,
         GLOO_DEVICE_TRANSPORT=transport,
@@ -64,7 +64,7 @@ def environment_over(transport, folder):
 
 
 def output_of(command, environment, folder, enough):
-    """What it has printed when it has ended well, or when that is enough."""
+    """The output of a program that has ended well, or printed enough."""
     output = folder / "output"
     with open(output, "wb") as file:
         process = subprocess.Popen(
@@ -115,7 +115,7 @@ def outcome_of(example, transport):
 
 @pytest.fixture(scope="module")
 def found():
-    """By module: whether PYTHON has it; by the empty name: whether it loads our package without an import."""
+    """For each module, whether PYTHON has it; for the empty name, whether it loads our package without an import."""
     modules = {module for example in EXAMPLES.values() for module in example.modules}
     environment = {**clean_environment(), "PYTHONPATH": PACKAGE_PATH}
     return json.loads(run(["-c", FIND, *sorted(modules)], environment).stdout)

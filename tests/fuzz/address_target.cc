@@ -1,5 +1,5 @@
-// What ranks read from the rendezvous store: Gloo's padding, the channel's address in it, the port's or the RDMA
-// device's in that.
+// The addresses that ranks read from the rendezvous store: Gloo's padding, the channel's address in it, and in that the
+// port's or the RDMA device's.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -21,7 +21,7 @@ using namespace dpdk;
 using namespace verbs;
 namespace {
 
-// An error says in printable words what is wrong.
+// An error must be printable.
 template <typename T>
 bool accepted(const Result<T>& result) {
   if (result.ok()) return true;
@@ -98,13 +98,13 @@ void decodeChannel(std::span<const std::byte> bytes) {
 
 void fuzzAddress(std::span<const std::uint8_t> input) {
   const std::span<const std::byte> bytes = std::as_bytes(input);
-  // Copies of just this size: reading beyond them is seen.
+  // Copies of exactly this size, so that reading beyond them is detected.
   decodeChannel(std::vector<std::byte>(bytes.begin(), bytes.end()));
   const std::vector<char> stored(input.begin(), input.end());
   const std::vector<std::byte> inside = adapter::decodeAddress(stored);
   GLOO_BYPASS_CHECK(inside.size() <= stored.size());
   if (!inside.empty()) decodeChannel(inside);
-  // As the store's text would be: padded to the size that Gloo expects.
+  // As the store's text: padded to the size that Gloo expects.
   if (input.empty() || input.size() > 400) return;
   GLOO_BYPASS_CHECK(adapter::decodeAddress(adapter::encodeAddress(bytes)) ==
                     std::vector<std::byte>(bytes.begin(), bytes.end()));

@@ -1,4 +1,4 @@
-// The capture analyser's fuzz target without a fuzzer: a corpus of small captures, cut and changed from a fixed seed.
+// The capture analyser's fuzz target without a fuzzer: a corpus of small captures, cut and changed with a fixed seed.
 #include <gtest/gtest.h>
 
 #include "tests/fuzz/fuzz_target.h"

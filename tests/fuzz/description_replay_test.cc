@@ -1,5 +1,5 @@
-// Descriptions of fabrics without a fuzzer: the examples, and mutations of them from a fixed seed. scripts/fuzz looks
-// further.
+// Descriptions of fabrics without a fuzzer: the examples, and mutations of them with a fixed seed. scripts/fuzz
+// searches further.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ TEST(FuzzReplay, DescriptionCorpus_IsHandled) {
   for (const Input& input : inputs) fuzzDescription(input);
 }
 
-// Bytes changed, pieces cut out, doubled, or taken from another input: most still parse far enough to reach what lies
-// behind TOML.
+// Changes bytes, cuts pieces out, doubles them, or takes them from another input: most still parse far enough to pass
+// the TOML parser.
 TEST(FuzzReplay, DescriptionMutations_AreHandled) {
   const std::vector<Input> inputs = corpus();
   sim::forEachSeed(2'000, 1, [&](std::uint64_t seed) {

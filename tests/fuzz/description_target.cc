@@ -1,4 +1,4 @@
-// A description of a fabric that was accepted must be one that everything behind it can work with.
+// All later code must be able to work with an accepted description of a fabric.
 #include <algorithm>
 #include <cctype>
 #include <set>
@@ -20,7 +20,7 @@ constexpr std::size_t kMaxFlags = 20;
 constexpr std::size_t kMaxUpdates = 5'000;  // of all edges together; more take too long for one input
 constexpr int kFrames = 20;
 
-// Text, and behind a zero byte flags, a line each: SECTION VALUE.
+// Text; after a zero byte flags, one a line: SECTION VALUE.
 DescriptionInput inputOf(std::span<const std::uint8_t> bytes) {
   DescriptionInput input;
   const std::string all(bytes.begin(), bytes.end());
@@ -61,7 +61,7 @@ void checkHosts(const Description& description) {
   GLOO_BYPASS_CHECK(names.size() == count && addresses.size() == count);
 }
 
-// Nothing that a shell would treat specially.
+// No character that a shell would treat specially.
 void checkCommand(const std::string& command) {
   GLOO_BYPASS_CHECK(std::all_of(command.begin(), command.end(), [](char each) {
     return std::isalnum(static_cast<unsigned char>(each)) != 0 ||

@@ -1,4 +1,4 @@
-// Ethernet frames of strangers: IPv4, UDP, ICMP and ARP.
+// Ethernet frames from strangers: IPv4, UDP, ICMP and ARP.
 #include <algorithm>
 #include <vector>
 
@@ -33,7 +33,7 @@ void parse(std::span<const std::byte> frame) {
     }
   }
   if (frame.size() < kFrameHeaderBytes) return;
-  // The short way, for a frame's headers alone, agrees with the long one.
+  // The short way, for a frame's headers alone, must agree with the long one.
   const auto headers = frame.first<kFrameHeaderBytes>();
   const auto datagramBytes = udpDatagramBytes(headers, frame.size());
   const bool withoutOptions = frame[kEthernetHeaderBytes] == std::byte{0x45};
@@ -42,7 +42,7 @@ void parse(std::span<const std::byte> frame) {
   if (isUdp) GLOO_BYPASS_CHECK(*datagramBytes == udp->data.size());
 }
 
-// As a table that looks for some hops: whatever comes, it holds these and no other, and asks within its bounds.
+// A table that looks for some hops: whatever arrives, it holds only these, and sends a bounded number of requests.
 void resolve(std::span<const std::byte> frame) {
   NeighbourTable table(kOwnMac, kOwnIp, /*answer=*/true);
   for (std::size_t i = 1; i <= kHops; ++i) table.want(kOwnIp + static_cast<Ipv4Address>(i));
@@ -68,7 +68,7 @@ void resolve(std::span<const std::byte> frame) {
   GLOO_BYPASS_CHECK(known <= 1 && !table.find(kOwnIp));
 }
 
-// What lies behind the IPv4 header's checksum is reached.
+// Corrects the IPv4 header's checksum, so that the code behind it is reached.
 void fixChecksum(std::vector<std::byte>& frame) {
   if (frame.size() < kEthernetHeaderBytes + kIpv4HeaderBytes) return;
   std::byte* const ip = &frame[kEthernetHeaderBytes];
@@ -82,7 +82,7 @@ void fixChecksum(std::vector<std::byte>& frame) {
 
 void fuzzFrame(std::span<const std::uint8_t> input) {
   const std::span<const std::byte> bytes = std::as_bytes(input);
-  // A copy of just this size: reading beyond it is seen.
+  // A copy of exactly this size, so that reading beyond it is detected.
   std::vector<std::byte> frame(bytes.begin(), bytes.end());
   parse(frame);
   resolve(frame);

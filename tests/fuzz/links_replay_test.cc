@@ -1,5 +1,5 @@
-// The links' parsers without a fuzzer: the corpus, and random inputs and mutations from a fixed seed. scripts/fuzz
-// looks further.
+// The links' parsers without a fuzzer: the corpus, and random inputs and mutations with a fixed seed. scripts/fuzz
+// searches further.
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/replay.h"
 

@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kLongestFrame = 64;
 constexpr std::size_t kMaxMemoryBytes = 1 << 18;  // larger regions come with a file that is too small
 
-// Takes the script apart; zeros when it is over.
+// Reads the script; zeros after its end.
 class Script {
  public:
   explicit Script(std::span<const std::uint8_t> bytes) : rest_(bytes) {}
@@ -51,8 +51,8 @@ constexpr std::size_t regionBytes(unsigned log2Slots) {
   return 2 * (kMemifDescriptorsAt + kMemifDescriptorBytes * slots + slots * kLongestFrame);
 }
 
-// A step is a byte: the message's type and whether a descriptor comes with it, what kind of one, and whether bytes of
-// the script replace the fields that a driver would send.
+// A step is a byte: the message's type, whether a descriptor comes with it and of what kind, and whether bytes of the
+// script replace the fields that a driver would send.
 class Client {
  public:
   explicit Client(Script& script) : script_(script), log2Slots_(script.next() % 5) {}
@@ -148,7 +148,7 @@ void carry(const MemifMemory& memory, Client& client, Script& script) {
   }
 }
 
-// The server says what it likes.
+// The server sends anything.
 void shakeHandsAsClient(Script& script) {
   static const auto memory =
       MemifMemory::create({.bufferBytes = kLongestFrame, .log2Slots = 1}, MemifPages::kWhenTouched);

@@ -11,7 +11,7 @@
 namespace gloo_bypass::fuzz {
 namespace {
 
-// Writes the body that was understood. How many of its bytes have a meaning; nothing if it was not understood.
+// Writes the decoded body. Returns how many of its bytes have a meaning; nullopt if it was not decoded.
 std::optional<std::size_t> writeBody(const wire::ParsedPacket& packet, wire::PacketWriter& writer) {
   const std::span<const std::byte> body = packet.body;
   switch (packet.header.type) {
@@ -97,7 +97,7 @@ void parse(std::span<const std::byte> datagram) {
   for (std::size_t i = 0; i < packet.sackCount(); ++i) writer.addSackRange(packet.sackRange(i));
   const auto meant = writeBody(packet, writer);
   if (!meant) return;
-  // What was understood is written as it was, but for padding and what is reserved, and so for the checksum.
+  // Encoding the decoded packet must give the same bytes, except for padding and reserved fields, and so the checksum.
   const std::span<const std::byte> header = writer.finish();
   std::vector<std::byte> again(header.begin(), header.end());
   again.insert(again.end(), packet.payload.begin(), packet.payload.end());
@@ -129,7 +129,7 @@ void fixChecksums(std::vector<std::byte>& datagram) {
 
 void fuzzPacket(std::span<const std::uint8_t> input) {
   const std::span<const std::byte> bytes = std::as_bytes(input);
-  // A copy of just this size: reading beyond it is seen.
+  // A copy of exactly this size, so that reading beyond it is detected.
   std::vector<std::byte> datagram(bytes.begin(), bytes.end());
   parse(datagram);
   (void)wire::peekReceiverId(datagram);

@@ -1,4 +1,4 @@
-// What a peer writes into our receives.
+// The bytes that a peer writes into our receives.
 #include <algorithm>
 #include <vector>
 
@@ -11,7 +11,7 @@ using namespace verbs;
 
 void fuzzRdmaFrame(std::span<const std::uint8_t> input) {
   const std::span<const std::byte> given = std::as_bytes(input);
-  // A copy of just this size: reading beyond it is seen.
+  // A copy of exactly this size, so that reading beyond it is detected.
   const std::vector<std::byte> bytes(given.begin(), given.end());
   const auto decoded = decodeFrame(bytes);
   if (!decoded) return;
@@ -24,7 +24,7 @@ void fuzzRdmaFrame(std::span<const std::uint8_t> input) {
     GLOO_BYPASS_CHECK(decoded->payload.empty());
   }
   if (frame.type == FrameType::kAnnounce) GLOO_BYPASS_CHECK(frame.address + frame.length >= frame.address);
-  // What was understood is written as it was, but for the reserved field.
+  // Encoding the decoded frame must give the same bytes, except for the reserved field.
   std::vector<std::byte> again(kMaxFrameBytes);
   again.resize(encodeFrame(frame, again));
   again.insert(again.end(), decoded->payload.begin(), decoded->payload.end());

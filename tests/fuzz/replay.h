@@ -1,4 +1,4 @@
-// Feeds a target its corpus, and random inputs and mutations from a fixed seed.
+// Feeds a target its corpus, and random inputs and mutations with a fixed seed.
 #pragma once
 
 #include <gtest/gtest.h>

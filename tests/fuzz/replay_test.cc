@@ -1,5 +1,5 @@
-// The fuzz targets without a fuzzer: the corpus, and random inputs and mutations from a fixed seed. Fast,
-// deterministic, any compiler. scripts/fuzz looks further.
+// The fuzz targets without a fuzzer: the corpus, and random inputs and mutations with a fixed seed. Fast,
+// deterministic, any compiler. scripts/fuzz searches further.
 #include "tests/fuzz/replay.h"
 #include "tests/fuzz/fuzz_target.h"
 

@@ -60,7 +60,8 @@ class Side {
     if (operations_ >= kMaxOperations) return;
     const std::size_t bytes = script.word() % kMaxMessageBytes;
     const MessageKey key{static_cast<MessageKind>(script.byte() & 1), script.byte() % 4u};
-    // Every buffer is an allocation of its own size, so that a byte beyond it is seen. They outlive the session.
+    // Every buffer is an allocation of exactly its size, so that access beyond it is detected. They outlive the
+    // session.
     buffers_.push_back(std::make_unique<std::byte[]>(bytes));
     const OperationToken token = operations_++;
     if (send) {
@@ -116,7 +117,7 @@ class FuzzedPair {
     settle();
   }
 
-  // Delivers everything both ways for a while, so that scripts begin where it is interesting.
+  // Delivers everything both ways for a while, so that scripts begin with a connected pair.
   void settle() {
     for (int i = 0; i < 8; ++i) {
       collect();
@@ -205,7 +206,7 @@ class FuzzedPair {
   }
 
   void hand(Side& to, const std::vector<std::byte>& datagram) {
-    // A copy of just this size: reading beyond it is seen.
+    // A copy of exactly this size, so that reading beyond it is detected.
     const std::vector<std::byte> exact(datagram.begin(), datagram.end());
     to.session.handleDatagram(now_, exact);
     to.collect(now_);
@@ -229,14 +230,14 @@ class FuzzedPair {
     from.sent.pop_front();
   }
 
-  // Changes a few bytes of a real datagram; with right checksums, it is what a malicious peer could send.
+  // Changes a few bytes of a real datagram; with correct checksums, a malicious peer could send it.
   void alter(Script& script, Side& from, Side& to, bool fix) {
     if (from.sent.empty()) return;
     std::vector<std::byte> datagram = std::move(from.sent.front());
     from.sent.pop_front();
     const int changes = 1 + script.byte() % 4;
     for (int i = 0; i < changes && !datagram.empty(); ++i) {
-      // Mostly the headers, for that is what decides.
+      // Mostly in the headers, since they matter most.
       const std::size_t at = script.byte() % std::min<std::size_t>(datagram.size(), 160);
       datagram[at] = static_cast<std::byte>(script.byte());
     }
@@ -244,7 +245,7 @@ class FuzzedPair {
     hand(to, datagram);
   }
 
-  // A field of one datagram in another.
+  // Copies a field of one datagram into another.
   void splice(Script& script, Side& from, Side& to) {
     if (from.sent.size() < 2) return;
     std::vector<std::byte> datagram = from.sent[0];
@@ -285,7 +286,7 @@ class FuzzedPair {
     hand(to, datagram);
   }
 
-  // Time passes; timers run when they are due, and none asks for the past once it has run.
+  // Lets time pass; runs timers when they are due. No timer may ask for the past once it has run.
   void pass(Duration duration) {
     const TimePoint until = now_ + duration;
     for (int i = 0; i < 200; ++i) {

@@ -1,5 +1,6 @@
 #!/bin/bash
-# In the guest with two emulated NICs: two ranks, each with a NIC of its own, reduce through DPDK's driver for it, and check the sums.
+# In the guest with two emulated NICs: two ranks, each with its own NIC, reduce through DPDK's driver for it, and check
+# the sums.
 #
 #   all_reduce_over_pci.sh PATH-OF-all_reduce_perf
 set -euo pipefail
@@ -19,7 +20,7 @@ rank 0 > "$store/rank0" 2>&1 || status=$?
 wait $! || status=$?
 cat "$store/rank0" "$store/rank1"
 ((status == 0)) || exit "$status"
-# Not by another way, and all sums right.
+# Nothing went another way, and all sums are right.
 for number in 0 1; do
   grep -q "DPDK: DPDK device 0000:00:1$number.0 10.78.0.$((number + 1))" "$store/rank0"
 done

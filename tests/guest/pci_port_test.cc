@@ -1,4 +1,4 @@
-// Link mode pci on a NIC that DPDK drives itself. Runs in the guest (guest_test.py), which has two on one hub.
+// Link mode pci on a NIC that DPDK drives. Runs in the guest (guest_test.py), which has two on one hub.
 #include <gtest/gtest.h>
 
 #include <filesystem>

@@ -1,6 +1,6 @@
-// Connections over the RDMA device of this machine, in the guest SoftRoCE's: made and ended by the hundred, many at
-// once, and flooded with the fewest credits. What is left of them is asked of the kernel. Skipped where there is no
-// device. (The guest's kernel log is looked at apart.)
+// Connections over this machine's RDMA device, in the guest SoftRoCE: made and ended by the hundred, many at once, and
+// flooded with the fewest credits. The kernel's counters show what is left of them. Skipped without a device.
+// (guest_test.py checks the guest's kernel log.)
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@
 namespace gloo_bypass::test {
 namespace {
 
-// "qp" and its like of all devices, as the kernel counts them.
+// The kernel's counts of "qp" and similar objects, over all devices.
 nlohmann::json kernelObjects() {
   std::string text;
   std::array<char, 4096> part;
@@ -30,7 +30,7 @@ nlohmann::json kernelObjects() {
   return pclose(program) == 0 ? nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false) : nlohmann::json();
 }
 
-// How often a message found no receive posted, on either side, as SoftRoCE counts it; -1 where nobody does.
+// How often a message found no posted receive, on either side, by SoftRoCE's count; -1 if there is no such count.
 std::int64_t receiverNotReady() {
   std::int64_t sum = -1;
   for (const auto& device : std::filesystem::directory_iterator("/sys/class/infiniband")) {
@@ -58,7 +58,7 @@ class RdmaConnections : public RdmaChannelTest {
     a = std::make_unique<RdmaEnd>(config, *verbs_);
     b = std::make_unique<RdmaEnd>(config, *verbs_);
   }
-  // One connection from its begin to its end, seen by both.
+  // One connection from begin to end, as both sides see it.
   void connectExchangeAndClose(std::size_t size, bool abort) {
     addChannel();
     ASSERT_FALSE(HasFatalFailure());

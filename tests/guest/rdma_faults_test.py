@@ -146,7 +146,7 @@ def test_InterfaceDownAndUp_InMidRun_GoesOnOrFailsNamingThePeer(tmp_path):
             assert re.search(r"rank [01]\b.*(lost|closed)", ranks.output(0) + ranks.output(1)), ranks.output(
                 0
             ) + ranks.output(1)
-    # And the device serves the next run.
+    # The device serves the next run.
     wait_for_gid()
     (tmp_path / "again").mkdir()
     with Ranks(tmp_path / "again", iterations=3) as ranks:
@@ -222,7 +222,7 @@ def test_NoActivePort_IsNamed(tmp_path):
 
 
 def test_NoGidOfAnAddress_IsNamed(tmp_path):
-    """A device on an interface without IPv4 address, so without the GID that is looked for."""
+    """A device on an interface without an IPv4 address, so without the required GID."""
     run_quietly("ip link add bare0 type veth peer name bare1")
     try:
         for link in ("bare0", "bare1"):

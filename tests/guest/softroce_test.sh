@@ -1,12 +1,12 @@
 #!/bin/bash
-# In the guest, whose rxe0 was made by `softroce up`: up, down and status, and that down undoes what up made and nothing else.
+# In the guest, where `softroce up` has made rxe0: up, down and status, and that down undoes exactly what up did.
 #
 #   softroce_test.sh PATH-OF-softroce
 set -euo pipefail
 
 softroce=$1
 fail() { echo "softroce_test: $*" >&2; exit 1; }
-# shows TEXT ARGUMENTS...: softroce must succeed and say TEXT
+# shows TEXT ARGUMENTS...: softroce must succeed and print TEXT
 shows() {
   local text=$1 said
   shift
@@ -21,14 +21,14 @@ fails() {
   [[ $(tail -n 1 <<< "$said") == *"$text"* ]] || fail "softroce $* said: $said"
 }
 
-# What is up stays as it is.
+# A second up changes nothing.
 before=$(rdma link show; ip -br address)
 "$softroce" up > /dev/null
 [[ $(rdma link show; ip -br address) == "$before" ]] || fail "a second up changed something"
 shows "port ACTIVE, RDMA packets of 4096 bytes" status --name rxe0
 shows "::ffff:10.77.0.1, RoCE v2" status
 
-# On an interface of someone else: down leaves that.
+# On an interface that up did not make: down leaves it.
 ip link add other0 type veth peer name other1
 ip link set other1 up
 ip link set other0 up
@@ -38,14 +38,14 @@ fails "is on interface other0, not other1" up --name rxe7 --interface other1
 "$softroce" down --name rxe7
 [[ ! -e /sys/class/infiniband/rxe7 && -e /sys/class/net/other0 ]] || fail "down of rxe7 left the device or took the interface"
 
-# An interface of its own: gone with down; twice is fine; the other device stays.
+# On an interface that up made: down removes it; twice is fine; the other device stays.
 "$softroce" up --name rxe5 --address 10.98.0.1/24 > /dev/null
 [[ -e /sys/class/net/roce5 ]] || fail "no interface roce5"
 "$softroce" down --name rxe5
 "$softroce" down --name rxe5
 [[ ! -e /sys/class/net/roce5 && -e /sys/class/infiniband/rxe0 ]] || fail "down of rxe5"
 
-# What up did not make, down does not take.
+# down does not remove what up did not make.
 rdma link add rxe9 type rxe netdev other0
 fails "was not made by softroce up" down --name rxe9
 rdma link delete rxe9

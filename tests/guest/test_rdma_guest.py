@@ -1,4 +1,4 @@
-"""scripts/rdma-guest: its arguments, what it says when something is missing, and what a run leaves behind."""
+"""scripts/rdma-guest: its arguments, its messages when something is missing, and what a run leaves behind."""
 
 import os
 import select
@@ -66,7 +66,7 @@ def test_CommandLine_Wrong_IsRefusedWithTheReason(words, text):
 
 
 def test_Run_SignalRightAfterTheStartOfQemu_EndsIt(tmp_path, monkeypatch):
-    """Before the guest was recorded, nobody ended its QEMU."""
+    """A regression: until the guest was recorded, no one ended its QEMU."""
     started = []
 
     class PromptlySignalled(subprocess.Popen):
@@ -99,7 +99,7 @@ def test_Help_Run_SaysWhatIsShared():
 
 
 def only(folder, *programs):
-    """A PATH with nothing but these programs."""
+    """A PATH with only these programs."""
     folder.mkdir()
     for program in programs:
         (folder / program).symlink_to(shutil.which(program) or "/bin/true")

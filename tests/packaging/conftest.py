@@ -36,8 +36,7 @@ RECORDS = ("install-log.txt", "installed-last.txt", "installed-earlier.txt")
 
 @contextlib.contextmanager
 def records_aside():
-    """The build folder may have been installed for good: what that wrote down is out of reach of these tests, and
-    outlives them."""
+    """The build folder may have a real installation: keeps its records safe from these tests, and restores them."""
     logs = BUILD / "meson-logs"
     aside = logs / "aside-for-tests"
 
@@ -48,7 +47,7 @@ def records_aside():
                 (aside / name).rename(logs / name)
         aside.rmdir()
 
-    if aside.exists():  # of tests that were killed
+    if aside.exists():  # left by tests that were killed
         restore()
     aside.mkdir()
     for name in RECORDS:
@@ -61,7 +60,7 @@ def records_aside():
 
 
 def install(build, destdir, *arguments):
-    # As little as possible of the caller's environment: DESTDIR and MESON_* would change what is installed.
+    # As little of the caller's environment as possible: DESTDIR and MESON_* would change the installation.
     environment = {
         name: value for name, value in os.environ.items() if name != "DESTDIR" and not name.startswith("MESON")
     }
@@ -120,7 +119,7 @@ def needs_device(tree):
 
 @pytest.fixture
 def runtime_folder():
-    """Short, since memif's sockets lie in it and their paths have a limit."""
+    """A short path, since memif's sockets lie in it and their paths have a limit."""
     with tempfile.TemporaryDirectory(prefix="install-", dir="/tmp") as folder:
         yield folder
 

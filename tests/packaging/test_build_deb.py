@@ -1,5 +1,4 @@
-"""What scripts/build-deb does with the folders that it is given: the tools that build, check and unpack are stand-ins
-here."""
+"""scripts/build-deb and the folders that it gets: stand-ins replace the tools that build, check and unpack."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
-"""What C++ users have: headers that compile by themselves, pkg-config and CMake files that suffice, a library that
-works."""
+"""The installation for C++ users: headers that compile by themselves, sufficient pkg-config and CMake files, a library
+that works."""
 
 import re
 import shutil
@@ -111,7 +111,7 @@ def test_Library_UsersOfIt_NeedNoHeadersOfDpdk(tree):
     assert [flag for flag in flags(tree) if "dpdk" in flag or "rte_" in flag] == []
 
 
-# The constants come from the table by way of the header, the values from the program that prints the table.
+# The header gives the table's constants, and the program that prints the table gives the values.
 def test_Settings_EveryConstantSetToItsDefault_IsAcceptedAndErrorsAreGloos(tree, tmp_path, runtime_folder):
     program = tree.folder("bindir") / "gloo-bypass-config"
     if not program.exists():

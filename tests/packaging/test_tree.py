@@ -1,4 +1,4 @@
-"""What is installed, and that it works from where it lies."""
+"""The installed files, and that they work from their places."""
 
 import fnmatch
 import os

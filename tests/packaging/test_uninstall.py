@@ -1,5 +1,5 @@
-"""After scripts/uninstall everything is as it was before the first installation, however often and in how many places
-it was installed."""
+"""After scripts/uninstall everything is as before the first installation, however often and in how many places it was
+installed."""
 
 import os
 

@@ -1,4 +1,4 @@
-// Congestion controllers and the pacer on their own: endless flows over modelled links, in virtual time.
+// Congestion controllers and the pacer alone: endless flows over modelled links, in virtual time.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -21,7 +21,7 @@ constexpr double kGigabit = 1e9 / 8;
 constexpr double kLongGigabit = kGigabit * kLongPathScale;
 
 struct Outcome {
-  double utilisation = 0;  // payload delivered of what the link could carry
+  double utilisation = 0;  // payload delivered, as a share of the link's capacity
   Duration meanQueueing{0};
   std::vector<double> shares;  // of each flow
 };
@@ -290,12 +290,12 @@ TEST(Swift, DelayGoneAfterADecrease_WasAWaitAndIsUndone) {
   const Duration target = swift.targetDelay();
   swift.onAck(swiftSample(start + milliseconds(4), milliseconds(3), 2'000, 0));
   EXPECT_LE(swift.windowBytes(), before / 2 + 1);
-  // Was under way at the decrease: proves nothing.
+  // Was under way at the decrease, so it proves nothing.
   swift.onAck(swiftSample(start + milliseconds(4), microseconds(100), 3'000, 1'000));
   EXPECT_LT(swift.windowBytes(), before);
   swift.onAck(swiftSample(start + milliseconds(5), microseconds(100), 4'000, 2'000));
   EXPECT_GE(swift.windowBytes(), before);
-  EXPECT_GT(swift.targetDelay(), target);  // such a host gets more
+  EXPECT_GT(swift.targetDelay(), target);  // the host gets a higher target
   for (int i = 0; i < 20; ++i) swift.onAck(swiftSample(start + milliseconds(100) * i, microseconds(100), 5'000, 4'000));
   EXPECT_LE(swift.targetDelay(), target);  // and loses it again
 }

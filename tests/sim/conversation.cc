@@ -141,7 +141,7 @@ void Conversation::postSend(std::size_t index) {
       return;
     }
     if (!m.cancelSend) return;
-    // Nothing can have gone out yet, so the receiver must never hear of it, unless the session has copied it.
+    // Nothing can have left yet, so the receiver must never see it, unless the session has copied it.
     m.sendCancelled = session.cancelSend(now, index);
     std::fill(m.sendBuffer.begin(), m.sendBuffer.end(), kScribble);
     m.sendOpen = false;
@@ -180,8 +180,8 @@ void Conversation::postWithdrawn(std::size_t index) {
   });
 }
 
-// Before its message has come, a cancelled receive is as if it had never been, and the message is announced. Later, the
-// message may arrive into nowhere. Either way the buffer stays as it is from now on.
+// A receive cancelled before its message arrives leaves no trace, and the message is announced. Later, the message's
+// bytes may be dropped. Either way the buffer does not change from now on.
 void Conversation::withdraw(std::size_t index) {
   receiver_.operate([this, index](Session& session, TimePoint now) {
     Message& m = messages_[index];

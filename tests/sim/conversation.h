@@ -1,4 +1,4 @@
-// One direction of traffic between two hosts, planned at random from a seed, and the judge of what arrives: every
+// One direction of traffic between two hosts, planned at random from a seed, and the checks on its arrival: every
 // message bit-exact, in order of its key, once; buffers untouched outside the time in which they are lent.
 //
 // Kinds of keys, by what the receiver does:
@@ -23,14 +23,14 @@ namespace gloo_bypass::sim {
 struct TrafficModel {
   int messages = 20;
   std::size_t maxMessageBytes = 1 << 20;
-  std::size_t totalBytes = 4 << 20;  // no further messages are planned beyond
+  std::size_t totalBytes = 4 << 20;  // plans no further messages beyond
   int ordinaryKeys = 4;
   bool announced = true, persistent = true, withdrawn = true;
-  bool lossless = false;                            // what the link has taken arrives, and needs no confirmation
+  bool lossless = false;                            // accepted datagrams arrive, so sends need no confirmation
   Duration spread = std::chrono::milliseconds(10);  // sends and receives are posted within it
 };
 
-// Bytes that depend on seed and position: a shifted, swapped or stale block shows.
+// Bytes that depend on seed and position, so that a shifted, swapped or stale block shows.
 void fillPattern(std::span<std::byte> buffer, std::uint64_t seed);
 bool matchesPattern(std::span<const std::byte> buffer, std::uint64_t seed);
 
@@ -40,13 +40,13 @@ class Conversation {
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
 
-  // Plans everything from now on. The hosts' observers must pass events on.
+  // Plans everything for the time from now on. The hosts' observers must pass events on.
   void start();
   void onSenderEvent(const SessionEvent& event);
   void onReceiverEvent(const SessionEvent& event);
 
   bool done() const { return openSends_ == 0 && openReceives_ == 0; }
-  // After the end: buffers stayed as they were when they were handed back. Empty: all is well.
+  // At the end: checks that returned buffers have not changed. Empty: no faults.
   void checkBuffers();
   const std::vector<std::string>& faults() const { return faults_; }
   std::string progress() const;
@@ -69,7 +69,7 @@ class Conversation {
     std::uint64_t pattern = 0;
     std::vector<std::byte> sendBuffer, receiveBuffer;
     bool sendOpen = false, sendCancelled = false, received = false;
-    // kWithdrawn: the buffer of the receive that is cancelled, and what it held then.
+    // kWithdrawn: the buffer of the cancelled receive, and its contents at that time.
     std::vector<std::byte> withdrawnBuffer, withdrawnCopy;
     bool withdrawnOpen = false, withdrawnCancelled = false;
   };
@@ -96,7 +96,7 @@ class Conversation {
   Host& receiver_;
   const TrafficModel model_;
   Random random_;
-  std::deque<Message> messages_;  // in the order of sending; a deque keeps buffers where they are
+  std::deque<Message> messages_;  // in the order of sending; a deque keeps addresses valid
   std::vector<std::byte> region_;
   std::deque<std::size_t> persistentOrder_;  // messages of the persistent key not yet received
   std::deque<std::size_t> announcedOrder_;   // sent on the announced key, not yet announced

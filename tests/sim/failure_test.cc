@@ -1,4 +1,4 @@
-// What happens when something breaks: peers that vanish, stop, resume; closes that cross; messages nobody receives.
+// Failures: peers that vanish, stop, resume; closes that cross; messages that are never received.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -217,7 +217,7 @@ TEST(Close, WithMessagesUnderWay_DeliversThemFirst) {
     traffic.withdrawn = false;
     traffic.announced = false;
     Conversation forth(pair.simulation, pair.a, pair.b, traffic, seed);
-    // Completions are no event any more for who has closed.
+    // Completions do not count as events for a closed session.
     pair.b.setObserver([&](const SessionEvent& event) { forth.onReceiverEvent(event); });
     forth.start();
     pair.simulation.runFor(Duration{0});  // everything is posted at once
@@ -273,8 +273,8 @@ TEST(Abort, IsSeenAsFailureByThePeer) {
                                        [&] { return pair.b.session().state() == SessionState::kFailed; }));
 }
 
-// A receiver that takes its messages in the opposite order of keys: what nobody receives yet must not block the rest,
-// however much of it there is.
+// A receiver that takes its messages in the opposite order of keys: unreceived messages must not block the rest,
+// however many there are.
 class UnreceivedMessages : public testing::TestWithParam<std::pair<Duration, bool>> {};
 
 TEST_P(UnreceivedMessages, BeyondEveryBuffer_OtherKeysStillFlow) {

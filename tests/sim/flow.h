@@ -1,5 +1,5 @@
-// A congestion controller and a pacer with endless data to send over a link, and nothing else of a session: for judging
-// controllers on their own. Acknowledgements are immediate and come back after a fixed delay, unharmed.
+// A congestion controller and a pacer with endless data to send over a link, without the rest of a session: for judging
+// controllers alone. Acknowledgements are immediate and come back after a fixed delay, unharmed.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class Flow final : public Actor, public DatagramSink {
   Flow(Simulation& simulation, Link& link, Duration ackDelay, std::unique_ptr<CongestionController> controller);
 
   void start() { send(); }
-  // What a handshake before all traffic would have measured.
+  // The value that a handshake before all traffic would have measured.
   void setHandshakeRtt(Duration rtt) { minRtt_ = smoothedRtt_ = rtt; }
-  // At most this many bytes a second are there to be sent; 0: endless.
+  // Limits the data to at most this many bytes a second; 0: endless.
   void setOfferedRate(double bytesPerSecond) { offeredRate_ = bytesPerSecond; }
   const CongestionController& controller() const { return *controller_; }
   std::uint64_t deliveredBytes() const { return deliveredBytes_; }

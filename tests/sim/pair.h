@@ -1,4 +1,4 @@
-// Two hosts, a link each way, and what a test asks of them.
+// Two hosts, a link each way, and operations for tests.
 #pragma once
 
 #include <string>
@@ -29,7 +29,7 @@ class Pair {
   bool connectWithin(Duration limit);
   // Carries `forth` from a to b and `back` from b to a at once; both may be null.
   void observe(Conversation* forth, Conversation* back);
-  // Empty, or what is wrong with the counters and the memory after an undisturbed run.
+  // Faults of the counters and the memory after an undisturbed run; empty: none.
   std::vector<std::string> audit(const Conversation& forth, const Conversation& back) const;
 
   Simulation simulation;
@@ -41,8 +41,8 @@ class Pair {
   const SessionConfig config_;
 };
 
-// The bound on Session::memoryBytes that a configuration promises: both buffers, what the eager credit lets a peer put
-// there, and bookkeeping.
+// The bound on Session::memoryBytes that a configuration guarantees: both buffers, the data that the eager credit lets
+// a peer put there, and bookkeeping.
 std::size_t memoryBound(const SessionConfig& config, bool longPath);
 
 }  // namespace gloo_bypass::sim

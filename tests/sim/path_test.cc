@@ -1,5 +1,5 @@
-// What sessions get out of a path: utilisation, fairness, queues. Virtual seconds, so the machine's speed decides
-// nothing.
+// How well sessions use a path: utilisation, fairness, queues. Virtual seconds, so that the machine's speed has no
+// influence.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -82,7 +82,7 @@ Measured measure(const LinkModel& model, const SessionConfig& config, int sessio
 
 class LongPath : public testing::TestWithParam<CongestionControl> {};
 
-// The figure of the specification: 1 Gbit/s, 100 ms, 0.1 % loss, above 80 %, of goodput against the raw rate.
+// The specified figure: 1 Gbit/s, 100 ms, 0.1 % loss, above 80 %, of goodput against the raw rate.
 TEST_P(LongPath, GigabitHundredMillisecondsLossy_IsUsedAboveEightyPercent) {
   SessionConfig config;
   config.congestionControl = GetParam();
@@ -159,7 +159,7 @@ TEST(MemoryLink, LargeMessages_FillIt) {
   EXPECT_LE(measured.maxMemoryBytes, std::size_t{32} << 20);
 }
 
-// Throughput of requests and answers on an idle rack path is the round trip's, not a timer's.
+// The round trip, not a timer, limits the throughput of requests and answers on an idle rack path.
 TEST(Rack, PingPong_CostsRoundTrips) {
   for (const std::size_t bytes : {std::size_t{64}, std::size_t{20'000}}) {
     LinkModel model = linkOf(10 * kGigabit, microseconds(50), 0, 20);

@@ -1,5 +1,4 @@
-// One session over several paths: what its rails add, whatever the paths are like, and that nothing is lost or mixed
-// up.
+// One session over several paths: what its rails add, on any kind of path, and that nothing is lost or mixed up.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -27,7 +26,7 @@ LinkModel linkOf(double bytesPerSecond, Duration oneWay) {
   return model;
 }
 
-// Two hosts, and a path between them for each model: the first is the session's own, the others are rails'.
+// Two hosts, and a path between them for each model: the first is the session's own, the others are the rails'.
 class Rails {
  public:
   Rails(Simulation& simulation, const std::vector<LinkModel>& models, std::uint64_t seed = 1,
@@ -75,7 +74,7 @@ class Rails {
   std::deque<Host> left_, right_;
 };
 
-// Of all paths' rates together, in messages of 4 MiB.
+// As a share of all paths' rates together, with messages of 4 MiB.
 double utilisation(const std::vector<LinkModel>& models) {
   Simulation simulation;
   Rails rails(simulation, models);

@@ -1,4 +1,4 @@
-// The simulator's random numbers: the emulated fabric's, and what scenarios draw beside them.
+// The simulator's random numbers: the emulated fabric's generator, and distributions for scenarios.
 #pragma once
 
 #include <cmath>

@@ -1,5 +1,5 @@
-// What is sent again, and when: a receiver that is only slow costs a few frames, a tail that was lost is back within
-// two probe timeouts. Virtual time; what is lost is chosen by the test, the rest by seeds.
+// Retransmissions and their times: a receiver that is only slow costs a few frames, a lost tail is back within two
+// probe timeouts. Virtual time; the test chooses the losses, seeds the rest.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ LinkModel link(Duration oneWay, double bitsPerSecond) {
   return model;
 }
 
-// Lets through what `passes` says of.
+// Passes only the datagrams that `passes` accepts.
 class Gate final : public DatagramSink {
  public:
   explicit Gate(DatagramSink& to) : to_(to) {}
@@ -80,11 +80,11 @@ struct StallCase {
   const char* name;
   Duration oneWay;
   double bitsPerSecond;
-  Duration settle;  // until the window is what it will be
+  Duration settle;  // until the window has its final size
 };
 class Stall : public testing::TestWithParam<StallCase> {};
 
-// A receiver that waits for a core has lost nothing: its sender asks a few times and sends almost nothing again.
+// A receiver that waits for a core has lost nothing: its sender asks a few times and retransmits almost nothing.
 TEST_P(Stall, FullWindowUnderWay_FewFramesAreSentAgain) {
   forEachSeed(5, 1, [](std::uint64_t seed) {
     SCOPED_TRACE("GLOO_BYPASS_SIM_SEED=" + std::to_string(seed));
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Paths, Stall,
 constexpr std::size_t kFirstChunkBytes = kDatagramBytes - wire::dataHeaderBytes(wire::FrameType::kData);
 constexpr std::size_t kChunkBytes = kDatagramBytes - wire::dataHeaderBytes(wire::FrameType::kChunk);
 
-// Which of a message's frames it is, all of them full; nothing: none.
+// The index of a full frame within its message; nullopt: not a frame of it.
 std::optional<std::size_t> numberOf(const wire::ParsedPacket& packet) {
   wire::ChunkHeader chunk;
   if (packet.header.type == wire::FrameType::kData) return 0;
@@ -124,7 +124,8 @@ std::optional<std::size_t> numberOf(const wire::ParsedPacket& packet) {
   return 1 + static_cast<std::size_t>(chunk.offset - kFirstChunkBytes) / kChunkBytes;
 }
 
-// One message of `frames` frames of which `lost` arrive not at all the first time: how much later is it there?
+// Sends one message of `frames` frames and drops the frames `lost` the first time: how much later is the message
+// complete?
 Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<bool(std::uint64_t)>& isLost) {
   Duration took[2];
   for (const bool lossy : {false, true}) {
@@ -157,7 +158,7 @@ Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<
   return took[1] - took[0];
 }
 
-// Twice the round trip and what a receiver may hold an acknowledgement back.
+// Twice the round trip, and the longest time for which a receiver may delay an acknowledgement.
 constexpr Duration kAckDelay = milliseconds(1);
 Duration probeTimeout(Duration oneWay) { return 4 * oneWay + kAckDelay; }
 
@@ -180,7 +181,7 @@ TEST(TailLoss, HolesBeforeTheTail_AreRepairedWithIt) {
   }
 }
 
-// Everything arrives, but for a while the sender does not hear of it.
+// Everything arrives, but for a while the sender gets no acknowledgements.
 TEST(AcknowledgementsLost, ForFiftyMilliseconds_FewFramesAreSentAgain) {
   for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(2))}) {
     StreamingPair streaming(link(oneWay, 2e8), 1);
@@ -197,7 +198,7 @@ TEST(AcknowledgementsLost, ForFiftyMilliseconds_FewFramesAreSentAgain) {
   }
 }
 
-// Nothing gets through for a while, on every path: the window that was under way is lost, and traffic goes on soon
+// Nothing gets through for a while, on every path: the window that was under way is lost, and traffic resumes soon
 // after.
 TEST(Outage, WholeWindowLost_TrafficGoesOn) {
   for (const Duration oneWay : {Duration(microseconds(50)), Duration(milliseconds(5)), Duration(milliseconds(50))}) {
@@ -210,7 +211,7 @@ TEST(Outage, WholeWindowLost_TrafficGoesOn) {
       streaming.toA.passes = streaming.toB.passes = open;
       pair.simulation.runFor(outage);
       const std::uint64_t before = streaming.stream.deliveredBytes();
-      // The probe that gets through is at most as late again as the outage was long.
+      // The probe that gets through is at most as late as the outage was long.
       pair.simulation.runFor(outage + 2 * probeTimeout(oneWay) + 4 * oneWay + milliseconds(20));
       EXPECT_GT(streaming.stream.deliveredBytes(), before)
           << oneWay.count() / 1000 << " us, outage " << outage.count() / 1000;

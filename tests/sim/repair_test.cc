@@ -1,5 +1,5 @@
-// Repair frames end to end: when there are any, what they give back, what they cost, and that congestion control still
-// sees what is lost.
+// Repair frames end to end: when they are sent, what they recover, what they cost, and that congestion control still
+// sees the losses.
 #include <gtest/gtest.h>
 
 #include "tests/sim/pair.h"
@@ -69,7 +69,8 @@ TEST(Repair, LongPathThatLoses_HardlyRepeatsAnything) {
   EXPECT_GT(with.stream.deliveredBytes(), without.stream.deliveredBytes() * 8 / 10);
 }
 
-// Of few frames in a round trip a block of half the time would be so short that 18 % of all frames were repair frames.
+// With few frames in a round trip a block of half that time would be so short that 18 % of all frames were repair
+// frames.
 TEST(Repair, SlowLongPathThatLoses_HasBlocksLongEnough) {
   LinkModel link = longLink(0.01);
   link.setBytesPerSecond(kRate / 4);
@@ -135,7 +136,7 @@ TEST(Repair, PeerThatDoesWithout_GetsNone) {
   }
 }
 
-// A figure is what it says, of frames in full blocks.
+// The figure is exact for frames in full blocks.
 TEST(Repair, FixedShare_IsKept) {
   Streamed streamed(longLink(0), configOf({Repair::Mode::kOn, 10}), kAuto);
   streamed.simulation.runFor(seconds(4));
@@ -146,10 +147,10 @@ TEST(Repair, FixedShare_IsKept) {
   EXPECT_LT(share, 0.12);
 }
 
-// Losses in a row are more than chance would have: after the first blocks that fail there is more repair.
+// Losses in a row exceed chance: after the first failed blocks there are more repair frames.
 TEST(Repair, Bursts_AreMetWithMoreOfIt) {
   LinkModel bursts = longLink(0);
-  bursts.burstEnter = 0.001;  // five frames in a row, four of which are lost: 0.4 %
+  bursts.burstEnter = 0.001;  // five frames in a row, of which four are lost: 0.4 %
   Streamed streamed(bursts, kAuto, kAuto);
   streamed.simulation.runFor(seconds(6));
   const ChannelCounters before = streamed.sender();
@@ -161,7 +162,7 @@ TEST(Repair, Bursts_AreMetWithMoreOfIt) {
   EXPECT_LT(streamed.sender().repairFramesSent, streamed.sender().packetsSent / 5);
 }
 
-// What only came late is not called lost for ever: with nothing lost, recovering is no reason to go on.
+// Late frames do not count as lost for ever: without losses, recoveries are no reason to continue.
 TEST(Repair, ReorderingAlone_TurnsItOffAgain) {
   LinkModel link = longLink(0.01);
   Streamed streamed(link, kAuto, kAuto);
@@ -178,8 +179,8 @@ TEST(Repair, ReorderingAlone_TurnsItOffAgain) {
   EXPECT_LT(streamed.sender().repairFramesSent - repairs, (streamed.sender().packetsSent - packets) / 20);
 }
 
-// A path that is full loses too. What repair gives back of that counts as lost, so the sender does not take more than
-// there is.
+// A full path also loses frames. Those that repair recovers count as lost, so the sender does not exceed the path's
+// rate.
 TEST(Repair, FullQueue_IsNotFilledFurther) {
   LinkModel link = longLink(0);
   link.queueBytes = 200'000;  // a sixth of the bandwidth-delay product

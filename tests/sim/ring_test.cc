@@ -1,4 +1,4 @@
-// Gloo's ring schedule over sessions (transport/README.md): what a transport must not add to it.
+// Gloo's ring schedule over sessions (transport/README.md), and the delays that a transport must not add to it.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -21,7 +21,7 @@ LinkModel rackLink() {
   return link;
 }
 
-// A ring of equal links, of which the one from rank 0 to the rank before it, both ways, may be another.
+// A ring of equal links; only the link from rank 0 to the rank before it, both ways, may differ.
 class Ring {
  public:
   Ring(const RingSchedule& schedule, const LinkModel& link, const LinkModel& first)
@@ -151,8 +151,8 @@ TEST(RingBounds, EdgeThatLosesFrames_CostsRoundTrips) {
   edges[3].delay = edges[3].roundTrip = milliseconds(300);
   const RingSchedule schedule(4, std::uint64_t{400} << 20);
   EXPECT_EQ(ringBounds(schedule, edges).scheduleWithLoss, ringBounds(schedule, edges).schedule);
-  // Of 4 segments that follow one another in a delay, of 743 frames each, nearly always one waits for a repetition, and
-  // it seldom for a second one.
+  // 4 segments of 743 frames each follow one another in a delay: nearly always one waits for a retransmission, seldom
+  // for a second one.
   edges[3].loss = 0.001;
   const RingBounds bounds = ringBounds(schedule, edges);
   EXPECT_GT(bounds.scheduleWithLoss, bounds.schedule * 17 / 10);

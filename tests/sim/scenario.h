@@ -16,7 +16,7 @@ struct Scenario {
   TrafficModel forth, back;
 
   Duration rtt() const { return path.forth.delay + path.back.delay; }
-  // Everything needed to see what kind of path it was; the seed is what repeats it.
+  // Describes the path; the seed repeats it.
   std::string describe() const;
 };
 

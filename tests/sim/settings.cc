@@ -10,7 +10,7 @@
 namespace gloo_bypass::sim {
 namespace {
 
-// The number of runs of which GLOO_BYPASS_SIM_RUNS is the replacement; other tests scale in proportion.
+// GLOO_BYPASS_SIM_RUNS replaces this number of runs; other tests scale in proportion.
 constexpr std::uint64_t kNominalRuns = 3000;
 constexpr std::uint64_t kDefaultRuns = kSanitized ? 200 : kNominalRuns;
 

@@ -1,5 +1,5 @@
-// What a run of the simulator takes from outside: GLOO_BYPASS_SIM_SEED (repeat this one run) and GLOO_BYPASS_SIM_RUNS
-// (how many runs; sanitizers use fewer). Flags --sim-seed= and --sim-runs= of a test executable mean the same.
+// Settings of a simulator run: GLOO_BYPASS_SIM_SEED (repeat this one run) and GLOO_BYPASS_SIM_RUNS (how many runs;
+// sanitizers use fewer). Flags --sim-seed= and --sim-runs= of a test executable mean the same.
 #pragma once
 
 #include <cstdint>

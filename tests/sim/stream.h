@@ -1,4 +1,4 @@
-// A host that always has something to send, and one that always takes it: for measuring what a path carries.
+// A host that always has something to send, and one that always receives it: for measuring a path.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// One rank that lives on while its peer is replaced by a new process, again and again: in the end it must hold what it
-// held at the beginning. A test for fifty peers, and run by hand for as many as one likes.
+// One rank lives on while a new process replaces its peer, again and again: in the end it must hold no more than at the
+// beginning. A test with fifty peers; run it by hand with as many as you like.
 //
 //   this process ---fork---> the survivor: one transport
 //        `----------fork---> peer 1; when that has ended peer 2, ...: each connects, sends and receives a message, ends
@@ -39,7 +39,7 @@ namespace {
 
 using Bytes = std::vector<std::byte>;
 constexpr std::size_t kMessageBytes = 100'000;
-// Only a hang reaches it.
+// A bound that only a hang reaches.
 constexpr std::chrono::seconds kStepLimit(60);
 // Caches and tables grow at first.
 constexpr int kWarmUp = 10;
@@ -53,7 +53,7 @@ void require(bool fact, const std::string& what) {
   if (!fact) throw std::runtime_error(what);
 }
 
-// Between the survivor and the peer of the day, beside the transport.
+// The channel between the survivor and the current peer, beside the transport.
 class Line {
  public:
   explicit Line(int fd) : fd_(fd) {}
@@ -118,7 +118,7 @@ void converse(Transport& transport, const Line& line, const std::function<void()
   require(in == out, "another message than was sent has arrived");
 }
 
-// What the survivor holds.
+// The survivor's resources.
 struct Held {
   std::ptrdiff_t descriptors = 0, sharedMappings = 0, threads = 0;
   long heapKiB = 0;    // in use
@@ -213,7 +213,7 @@ bool await(pid_t pid, bool killed) {
   return killed ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL : WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-// Where ranks live: on two hosts in link mode auto, where a host is a memif directory. The survivor has peers on both,
+// The ranks' places: on two hosts in link mode auto, where a host is a memif directory. The survivor has peers on both,
 // in turn.
 struct Ranks {
   const BackEnd& backEnd;

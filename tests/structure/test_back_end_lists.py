@@ -1,4 +1,4 @@
-"""Adding a back-end touches few files outside its folder: those that list all of them, which this test counts."""
+"""Adding a back-end touches few files outside its folder. This test counts the files that list all back-ends."""
 
 import ast
 import pathlib
@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 AT_MOST = 8
 SELF = "tests/structure/test_back_end_lists.py"
-# The files that list the back-ends, and why they have to; docs/adding-a-backend.md goes through them.
+# The files that list the back-ends, and the reason; docs/adding-a-backend.md goes through them.
 LISTS = {
     "transport/meson.build": "builds each back-end's folder and its unit tests, and links it into the table",
     "transport/process/back_ends.cc": "the table that every part in C++ iterates over",
@@ -34,7 +34,7 @@ FOLDERS = (
     "tests/support",
     "tests/transport",
 )
-# A back-end's own folders; and the tests of the table of all.
+# A back-end's own folders, and the tests of the whole table.
 OWN = re.compile(r"^((transport|tests/transport)/(dpdk|udp|verbs)|tests/transport/process)/")
 NAMES = {"DPDK": "dpdk", "UDP": "udp", "RDMA": "verbs"}
 COMMENT = re.compile(r"""//[^\n]*|/\*.*?\*/|("(?:\\.|[^"\\\n])*")""", re.DOTALL)
@@ -48,7 +48,7 @@ def back_ends(found):
 
 
 def python_statements(text):
-    """Of each expression that is not part of another one the strings in it; a docstring is one by itself."""
+    """For each expression that is not part of another one, its strings; a docstring is a separate one."""
     for node in ast.walk(ast.parse(text)):
         if not isinstance(node, ast.expr):
             for one in (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)):
@@ -60,7 +60,8 @@ def python_statements(text):
 
 
 def listed(path):
-    """The most back-ends that one place of a file names: a statement, a source's includes, or all of a meson.build."""
+    """The largest number of back-ends that one place of a file names: a statement, a source's includes, or all of a
+    meson.build."""
     text = path.read_text()
     if path.name == "meson.build":
         places = [IN_MESON.findall(re.sub(r"#[^\n]*", "", text))]
@@ -78,7 +79,7 @@ def listed(path):
 
 
 def lists(root):
-    """Files that list two or more back-ends: who does so has to be told of the next one."""
+    """Files that list two or more back-ends: each must learn of the next one."""
     found = set()
     for folder in FOLDERS:
         for path in (root / folder).rglob("*"):

@@ -13,7 +13,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG_PROGRAM = pathlib.Path(os.environ.get("GLOO_BYPASS_CONFIG_PROGRAM", ROOT / "build/tools/gloo_bypass_config"))
 README_LINES = 150
-# Linked already, and still to be written. A file that has come is taken off this list.
+# Links to documents that are still to be written. Remove a file from this list when it exists.
 COMING = []
 
 NOT_OURS = re.compile(r"^(\.|build|results$|subprojects$|dist$)")
@@ -33,7 +33,7 @@ def documents(root):
 
 
 def anchors(text):
-    """Those that GitHub gives the headings."""
+    """The anchors that GitHub gives the headings."""
     seen = {}
     for title in re.findall(r"^#{1,6} +(.+?) *$", FENCE.sub("", text), re.MULTILINE):
         slug = re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
@@ -92,7 +92,7 @@ def unmapped(root):
 
 
 def is_built(root, folder, name):
-    """Whether build/FOLDER/NAME comes to be: a folder of the sources, or a target of FOLDER's meson.build."""
+    """Whether the build makes build/FOLDER/NAME: a folder of the sources, or a target of FOLDER's meson.build."""
     build_file = root / folder / "meson.build"
     target = re.sub(r"^lib|\.so$", "", name) if name.endswith(".so") else name
     return (

@@ -1,4 +1,4 @@
-"""Every tracked source has the form that scripts/lint checks."""
+"""Every tracked source has the format that scripts/lint checks."""
 
 import pathlib
 import shutil

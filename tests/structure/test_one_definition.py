@@ -11,7 +11,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDERS = ["plugin", "tools", "trainer", "transport"]
-# Of these files a build has one: they answer the same questions, each for its own case.
+# A build has only one of these files: they define the same functions, each for a different case.
 ALTERNATIVES = re.compile(r"(_missing\.cc|_missing\.h)$")
 
 NOT_CODE = re.compile(

@@ -1,4 +1,4 @@
-"""Ten rooms at the top, and tests that lie where their subjects lie."""
+"""Ten rooms at the top, and tests at the places of their subjects."""
 
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = {"containers", "docs", "examples", "packaging", "plugin", "scripts", "tests", "tools", "trainer", "transport"}
-# Suites across rooms, and what several suites use.
+# Suites across rooms, and code that several suites share.
 SUITES = {"bench", "conformance", "fuzz", "guest", "sim", "soak", "structure", "support"}
 # What a test brings with it.
 BESIDE = {"corpus", "fixtures", "programs"}

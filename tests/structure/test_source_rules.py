@@ -10,8 +10,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Which rooms a room may include from (itself always), with all that is in them. A file belongs to the deepest room that
-# is listed. Siblings do not know each other.
+# The rooms that a room may include from (besides itself), with their contents. A file belongs to the deepest room in
+# this list. Siblings do not know each other.
 MAY_INCLUDE = {
     "transport/compatibility/gloo": [],
     "transport/base": [],
@@ -104,7 +104,8 @@ PURE = [
     "tools/simulation/core",
 ]
 IMPURE_FILES = ["tools/fabric/core/description_file.cc"]  # reads the file that the others get as text
-# Time arrives as an argument (std::chrono's durations are fine, its clocks are not), so does entropy; nothing blocks.
+# Time arrives as an argument (std::chrono's durations are allowed, its clocks are not), and so does entropy; nothing
+# blocks.
 IMPURE_INCLUDES = re.compile(
     r"^(sys/|netinet/|arpa/|net/|linux/|rte_|infiniband/|gloo/|torch/|c10/|ATen/|"
     r"(pthread|poll|unistd|fcntl|time|signal|stdio|netdb|ifaddrs|sched|semaphore)\.h$|"
@@ -116,20 +117,20 @@ IMPURE_WORDS = re.compile(
     r"rand|srand|"
     r"random_device|mt19937|thread_local|socket|sleep_for|usleep|nanosleep|__rdtsc|rte_\w+)\b"
 )
-# What a build of Gloo or PyTorch can do, or which one it is: for the headers of compatibility/ only.
+# Conditions on a build of Gloo or PyTorch, its features or version: allowed in headers of compatibility/ only.
 VERSION_CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b"
     r"((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)"
 )
 VERSION_FREE = ["transport", "plugin", "tools", "trainer", "tests", "examples"]  # but for compatibility/ in them
-# Whether a back-end is built in is for Meson: it compiles back_end.cc or back_end_missing.cc, and a test's media.
+# Meson decides whether a back-end is built in: it compiles back_end.cc or back_end_missing.cc, and a test's media.
 BACK_END_FOLDERS = ["transport/dpdk", "transport/udp", "transport/verbs"]
 BACK_END_CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif|elifdef|elifndef)\b.*(DPDK|RDMA|UDP|VERBS)", re.IGNORECASE
 )
 # Gloo's own ibverbs transport is not one of the back-ends.
 GLOOS_OWN = re.compile(r"GLOO_BYPASS_GLOO_\w+|GLOO_(?:HAVE|USE)_\w+")
-# Which Python packages of tools/ a package may import from (itself always): common/ knows none of them.
+# The Python packages of tools/ that a package may import from (besides itself): common/ knows none of them.
 PYTHON_MAY_IMPORT = {
     "common": [],
     "doctor": ["common"],
@@ -204,7 +205,7 @@ def purity_faults(root):
 
 
 def environment_faults(root):
-    """The environment is read in one file; what starts ranks (trainer/, tools/) may look at RANK and its like."""
+    """One file reads the environment; code that starts ranks (trainer/, tools/) may read RANK and the like."""
     faults = []
     for folder in ("transport", "plugin", "tools/fabric/core", "tools/simulation/core"):
         for path in sources(root, folder):
@@ -273,7 +274,7 @@ def test_Checker_ConditionAboutABackEnd_IsFoundOutsideTheBackEnds(tmp_path, fold
 
 
 def import_faults(root):
-    """Imports are absolute, so that one sees whose they are."""
+    """Imports are absolute, so that they show where a module belongs."""
     tree, faults = root / "tools", []
     for path in sorted(tree.rglob("*.py")):
         package = path.relative_to(tree).parts[0]

@@ -1,5 +1,5 @@
-"""Runs the example that its second argument names, after it has made a device over the transport that its first
-argument names: PyTorch keeps that one, whatever GLOO_DEVICE_TRANSPORT says later, as it did before this program."""
+"""Runs the example named by its second argument, after making a device over the transport named by its first. PyTorch
+keeps that transport, whatever GLOO_DEVICE_TRANSPORT says later."""
 
 import os
 import runpy

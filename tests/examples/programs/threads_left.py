@@ -1,5 +1,5 @@
-"""Runs the example that its argument names, and says how many worker threads its group has, and how many are left once
-it is destroyed. They may abort Python's end (docs/pytorch.md)."""
+"""Runs the example named by its argument, and prints how many worker threads its group has, and how many are left once
+the group is destroyed. They may abort Python's end (docs/pytorch.md)."""
 
 import pathlib
 import runpy

@@ -1,4 +1,4 @@
-"""What the tests of the package share: package_runs.py, and what a process answers."""
+"""Shared by the tests of the package: package_runs.py, and a process's answers."""
 
 import json
 import pathlib
@@ -11,8 +11,8 @@ PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 
 
 def answers_in(environments, folder, **more):
-    """available() of one process, with each of the environments in turn, as its json.loads gives them; and what it left
-    behind."""
+    """Answers of available() in one process under each environment in turn, as json.loads returns them; and what the
+    process left behind."""
     result = run([PROGRAMS / "answers.py", json.dumps(environments)], environment_for(folder, **more))
     return json.loads(result.stdout.splitlines()[-1])
 

@@ -1,4 +1,4 @@
-"""What PyTorch calls at the end of `import torch` never breaks it."""
+"""The function that PyTorch calls at the end of `import torch` never breaks it."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""available(): what works here, why the rest does not, and that asking leaves nothing behind."""
+"""available(): what works here, why the rest does not, and that the call leaves nothing behind."""
 
 import json
 import os
@@ -120,7 +120,7 @@ def test_Available_NoHugePages_SaysWhatToDo(asked):
 
 
 def test_Available_ThreeThreadsAtOnce_AllAreToldTheSame(asked):
-    # Each attempt over UDP has a port of its own.
+    # Each attempt over UDP has a different port.
     told = [[re.sub(r"(UDP socket \S+):\d+$", r"\1", line) for line in answers] for answers in asked["threads"]]
     assert told == [told[0]] * 3
     assert asked["threads"][0][1].startswith("DPDK: no" if NO_DPDK else "DPDK: yes")

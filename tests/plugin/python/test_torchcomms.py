@@ -1,4 +1,4 @@
-"""A program that asks for one of our transports and for torchcomms, which would use TCP without a word, is refused."""
+"""A program that enables torchcomms together with one of our transports is refused: it would silently use TCP."""
 
 import pytest
 from conftest import PROGRAMS, environment_for, run
@@ -55,7 +55,7 @@ def test_Init_VariableIsSetAfterTheImport_PyTorchDoesNotReadItAndOursIsUsed(tmp_
 
 
 def test_ImportTorch_TorchcommsIsAskedFor_WarnsAndInitRefuses(tmp_path):
-    """PyTorch imports the package itself, and makes a warning of an error."""
+    """PyTorch imports the package itself, and turns an error into a warning."""
     variables = {**environment(tmp_path, TORCH_DISTRIBUTED_USE_TORCHCOMMS="1"), "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
     result = run(
         [

@@ -1,5 +1,5 @@
-"""`pip install .` in a fresh virtual environment: what the wheel contains, that it works without PYTHONPATH, that it
-can be removed."""
+"""`pip install .` in a fresh virtual environment: the wheel's contents, that it works without PYTHONPATH, and that pip
+can remove it."""
 
 import os
 import pathlib
@@ -85,8 +85,7 @@ def sources(tmp_path_factory):
 @pytest.fixture(scope="module")
 def wheel(sources):
     environment = {**clean_environment(), "PATH": "/usr/lib/ccache:/usr/bin:/bin", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    # Without DPDK, RDMA and other options: half the time to compile, and nothing else in the wheel's making is
-    # different.
+    # Without DPDK, RDMA and other options: half the time to compile, and no other difference to the wheel's making.
     checked(
         PYTHON,
         "-m",

@@ -1,4 +1,4 @@
-// Questions that a forked child answers: what comes back, whatever becomes of the child.
+// Questions that a forked child answers: the result, however the child ends.
 #include "plugin/torch/child_answer.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// What only a hang reaches.
+// A bound that only a hang reaches.
 constexpr seconds kBound{30};
 
 bool hasChildren() { return ::waitpid(-1, nullptr, WNOHANG) >= 0 || errno != ECHILD; }
@@ -59,7 +59,7 @@ TEST(ChildAnswer_Ask, Crashes_NotAnsweredWithTheSignal) {
   EXPECT_FALSE(hasChildren());
 }
 
-// As one that another thread forks at the wrong moment: it has the pipe, and outlives the child.
+// As a child that another thread forks at the wrong moment: it has the pipe, and outlives the other child.
 TEST(ChildAnswer_Ask, CrashesWhileAnotherProcessHoldsThePipe_IsSeenAtOnce) {
   std::array<int, 2> ends{};
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
@@ -106,7 +106,7 @@ TEST(ChildAnswer_Ask, WritesToStandardStreams_NothingIsSeen) {
 }
 
 TEST(ChildAnswer_Ask, ProgramIgnoresItsChildren_AnswerComesAllTheSame) {
-  const auto before = ::signal(SIGCHLD, SIG_IGN);  // the kernel reaps the child before anybody can ask for it
+  const auto before = ::signal(SIGCHLD, SIG_IGN);  // the kernel reaps the child before the test can wait for it
   const ChildAnswer answer = answerOfChild([] { return "here"; }, kBound);
   ::signal(SIGCHLD, before);
   EXPECT_EQ(answer.text, "here");

@@ -1,5 +1,5 @@
-"""Hosts of tests: network namespaces on one Ethernet, host 0 at one switch and all others at another, each with a memif
-directory of its own. Ranks are numbered host by host, as torchrun does."""
+"""Hosts for tests: network namespaces on one Ethernet, host 0 at one switch and all others at another, each with its
+own memif directory. Ranks are numbered host by host, as torchrun does."""
 
 import os
 import shutil
@@ -30,8 +30,9 @@ def why_not():
 
 class Hosts:
     """`with Hosts(2) as hosts, hosts.ranks("train.py", 2) as ranks: ranks.succeed()`: two hosts with two ranks each.
-    `own_name`: each host has a name, node0 and so on, which all know; it is the host's own name too, and leads to this
-    address on the host itself. Such a host also has an interface apart0, first in the list, that leads to no other."""
+    `own_name`: each host has a name, node0 and so on, known to all; it is also the host's own name, and on the host
+    itself it leads to this address. Such a host also has an interface apart0, first in the list, that leads to no other
+    host."""
 
     def __init__(self, count, own_name=None, mtu=1500):
         self.count, self.own_name, self.mtu, self.prefix = count, own_name, mtu, f"gbh{os.getpid()}"
@@ -132,7 +133,7 @@ class Hosts:
         return Path("/etc/netns") / self.name(host)
 
     def inside(self, host):
-        """The words that lead a command to the host."""
+        """The prefix that runs a command on the host."""
         words = ["ip", "netns", "exec", self.name(host)]
         if self.own_name:
             words += ["unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"', f"node{host}"]
@@ -146,7 +147,8 @@ class Hosts:
             subprocess.run(["ip", "netns", "del", self.name(end)], capture_output=True, timeout=60, check=False)
 
     def send_single_frames(self):
-        """For each to meet every link's MTU: what a veth pair takes in one piece passes whatever that is."""
+        """Sends single frames, so that each meets every link's MTU: what a veth pair takes in one piece passes whatever
+        its size."""
         for host in range(self.count):
             run("ip", "netns", "exec", self.name(host), "ethtool", "-K", INTERFACE, "tx-udp-segmentation", "off")
 
@@ -155,7 +157,7 @@ class Hosts:
         run("ip", "-n", self.name(host), "link", "set", INTERFACE, *words)
 
     def set_switch_port(self, host, *words):
-        """`ip link set` of the switch's port that the host is at."""
+        """`ip link set` of the host's switch port."""
         run("ip", "-n", self.name("switch"), "link", "set", f"port{host}", *words)
 
     def set_trunk(self, *words):
@@ -210,7 +212,7 @@ class Hosts:
         )
 
     def limit_rate(self, interface, rate):
-        """Of what the first two hosts send by it; "100mbit"."""
+        """Limits the rate at which the first two hosts send on it: "100mbit"."""
         for host in range(2):
             run(
                 "ip",

@@ -1,5 +1,4 @@
-// A C++ program that is linked with PyTorch and knows nothing of the plug-in: prints the Gloo device that PyTorch
-// makes.
+// A C++ program that is linked with PyTorch and does not know the plug-in: prints the Gloo device that PyTorch makes.
 #include <cstdio>
 #include <exception>
 

@@ -14,13 +14,12 @@ PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")
 # That of an environment with PyTorch from pip and our wheel; else Debian's, which python3-torch belongs to.
 PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")
 FROM_WHEEL = "PLUGIN_PYTHON" in os.environ
-# Two busy cores and PyTorch's import: a bound that only a hang reaches. In a guest under emulation that takes longer.
+# A bound that only a hang reaches, for two busy cores and PyTorch's import. An emulated guest needs more.
 HANG_SECONDS = float(os.environ.get("PLUGIN_HANG_SECONDS", 90))
 
 
 def free_port():
-    """One that nobody uses, out of the range from which the kernel gives ports to whoever wants any: rank 0 listens
-    seconds later."""
+    """An unused port, outside the range from which the kernel assigns ports: rank 0 listens seconds later."""
     with open("/proc/sys/net/ipv4/ip_local_port_range") as file:
         end = int(file.read().split()[0])
     for _ in range(100):
@@ -44,9 +43,9 @@ def clean_environment():
 
 
 class Ranks:
-    """`with Ranks("train.py", 2, transport="DPDK") as ranks: ranks.wait()`. Output of rank r: ranks.output(r).
-    `load`: how the plug-in comes in; a wheel's by itself, where others are preloaded; None: not at all.
-    `prefixes`: of each rank the words that lead it to where it runs."""
+    """`with Ranks("train.py", 2, transport="DPDK") as ranks: ranks.wait()`. Output of rank r: ranks.output(r). `load`:
+    how the plug-in is loaded; a wheel loads it by itself, where others are preloaded; None: not at all. `prefixes`: for
+    each rank, the words that run it in its place."""
 
     def __init__(
         self,
@@ -79,7 +78,7 @@ class Ranks:
             if load is None:
                 env["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
             elif load == "preload" and not FROM_WHEEL:
-                env["LD_PRELOAD"] = LIBRARY  # also of what leads there: programs that have no PyTorch do not notice
+                env["LD_PRELOAD"] = LIBRARY  # children of the rank get it too: programs without PyTorch do not notice
             elif load == "import":
                 env["PYTHONPATH"] = PACKAGE_PATH
             env["LOAD"] = load or ""

@@ -1,5 +1,5 @@
-"""Unmodified PyTorch programs on hosts with two interfaces, of which the first leads to no other host: which addresses
-the ranks take."""
+"""Unmodified PyTorch programs on hosts with two interfaces, the first one without a way to other hosts: which addresses
+the ranks choose."""
 
 from pathlib import Path
 
@@ -51,7 +51,7 @@ def add_default_routes(hosts):
 
 
 def train_from_loopback(hosts, per_host, way, own, others):
-    """Those on host 0 are started with a MASTER_ADDR that leads no other host to it."""
+    """Starts host 0's ranks with a MASTER_ADDR that leads no other host to it."""
     transport, settings = way
     per_rank = {rank: {"MASTER_ADDR": own} for rank in range(per_host)}
     with hosts.ranks(
@@ -203,7 +203,7 @@ def test_PortRange_ShorterThanTheRanksOfAHost_OneLineSaysSo():
     with Hosts(1) as hosts:
         settings = {"GLOO_BYPASS_UDP_PORT": "47777"}
         with hosts.ranks("add.py", 2, settings, transport="UDP") as ranks:
-            # The other one may wait for it at the store, or miss the store that went with it.
+            # The other one may wait for it at the store, or find the store gone.
             refused = ranks.whoever_prints(
                 "no UDP port of GLOO_BYPASS_UDP_PORT='47777' is free at 10.78.0.1 on host0: each rank of a host takes "
                 "one: set a longer range, or 0 for any free port"

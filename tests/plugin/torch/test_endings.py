@@ -1,4 +1,4 @@
-"""Ranks whose processes end while others go on: what was waited for arrives, and nobody else is concerned."""
+"""Ranks that end while others continue: awaited data arrives, and no other rank is affected."""
 
 import re
 
@@ -9,7 +9,7 @@ TRANSPORTS = ["TCP", "DPDK", "UDP"]  # what Gloo's TCP does is the measure
 STATUS = {"kill": -9}
 
 
-# So much that neither memory nor sockets hold it, and little.
+# A size that neither memory nor sockets hold, and a small one.
 @pytest.mark.parametrize(
     "count, length",
     [(200, 16_384), *(pytest.param(*sizes, marks=pytest.mark.transport_alone) for sizes in ((1, 1), (20, 200_000)))],
@@ -50,7 +50,7 @@ def test_OneRankEndsInACollective_TheOthersFailInItAndGoOnWithEachOther(transpor
             assert ranks.value(rank, "went_on") == "yes"
 
 
-# Some ranks are through before the others, who still exchange messages.
+# Some ranks finish before the others, which still exchange messages.
 @pytest.mark.parametrize("last", ["barrier", "broadcast", "all_gather", "all_reduce"])
 @pytest.mark.parametrize("transport", TRANSPORTS[1:])
 def test_LastCollective_EveryRankEndsAtOnce_AllComplete(transport, last):

@@ -12,7 +12,7 @@ from test_failures import LONG, wait_for_failures
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
-# Gloo's own transport takes the host name's address, which is none of the namespace's.
+# Gloo's own transport takes the host name's address, which the namespace does not have.
 TCP = {"GLOO_SOCKET_IFNAME": "host0"}
 NETDEV = {"GLOO_BYPASS_NETWORK": "netdev", "GLOO_SOCKET_IFNAME": "host0"}
 
@@ -139,7 +139,7 @@ def test_Kill_OneOfTwoHostsOfTwo_OthersNameItLongBeforeTheTimeout(killed):
         errors = [ranks.value(rank, "error") for rank in others]
         for rank in others:
             assert float(ranks.value(rank, "failed_at")) - killed_at < LONG / 3
-        # Who exchanges nothing with it learns of its neighbour's end, which has left the group.
+        # Ranks that exchange nothing with it learn of their neighbour's end, since the neighbour has left the group.
         assert any(re.search(rf"rank {killed}\b", error) for error in errors), errors
 
 

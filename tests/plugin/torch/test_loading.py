@@ -1,4 +1,4 @@
-"""The three ways to load the plug-in, and what a user sees when something about it is wrong."""
+"""The three ways to load the plug-in, and the messages when something about it is wrong."""
 
 import json
 import os
@@ -305,7 +305,7 @@ def visible_in(library):
 
 @pytest.mark.without_dpdk
 def test_Library_Symbols_OnlyOurOwnAreVisible():
-    factory = "c10d::GlooDeviceFactory::makeDeviceFor"  # LD_PRELOAD's goes before PyTorch's
+    factory = "c10d::GlooDeviceFactory::makeDeviceFor"  # LD_PRELOAD's precedes PyTorch's
     makers = (
         set()
         if FROM_WHEEL

@@ -1,4 +1,4 @@
-"""Ranks of one host that cannot share memory: link mode auto does without it, and each rank says why."""
+"""Ranks of one host that cannot share memory: link mode auto works without it, and each rank says why."""
 
 import json
 import os

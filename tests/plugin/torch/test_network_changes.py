@@ -1,4 +1,4 @@
-"""Unmodified PyTorch programs on two hosts whose network changes in mid-run, over UDP and over netdev."""
+"""Unmodified PyTorch programs on two hosts, with changes to the network in mid-run, over UDP and over netdev."""
 
 import time
 

@@ -38,7 +38,7 @@ def test_Fork_DeviceInChildOfStartedParent_ClearError():
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_LazyInit_OfThreeRanksTwoTalk_ThirdConnectsOnlyWhenNotLazy(asked):
-    """Lazy where PyTorch and Gloo can be, as the build found out; else the wish changes nothing."""
+    """Lazy if PyTorch and Gloo support it, as the build found out; else the request changes nothing."""
     lazy = asked and os.environ["PLUGIN_LAZY_INIT"] == "yes"
     environment = {"TORCH_GLOO_LAZY_INIT": "1" if asked else "0", "GLOO_BYPASS_STATS": "./stats-%r.json"}
     with Ranks("pair.py", 3, environment=environment) as ranks:

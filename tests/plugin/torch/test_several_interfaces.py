@@ -55,7 +55,8 @@ def test_OneInterfaceDeleted_ErrorNamesItWithinSeconds(hosts, interface):
             ranks.wait_for_line(rank, "going=yes")
         deleted_at = time.time()
         hosts.delete_interface(1, interface)
-        # The second network is one veth pair: both its ends are gone, and whoever notices first tells the other.
+        # The second network is one veth pair: both its ends are gone, and the rank that notices first notifies the
+        # other.
         concerned = [0, 1] if interface == SECOND else [1]
         wait_for_failures(ranks, concerned)
         errors = [ranks.value(rank, "error") for rank in concerned]
@@ -66,7 +67,7 @@ def test_OneInterfaceDeleted_ErrorNamesItWithinSeconds(hosts, interface):
 
 @pytest.mark.parametrize("impatient", [0, 1])
 def test_SecondNetworkCarriesNothing_ConnectFailsAndBothNameTheWay(hosts, impatient):
-    """Who gives up first tells the other, which knows the way as well."""
+    """The first one to give up notifies the other, which knows the path as well."""
     hosts.drop_arriving_udp(1, SECOND)
     patience = {rank: {"GLOO_BYPASS_CONNECT_TIMEOUT_MS": "3000" if rank == impatient else "60000"} for rank in range(2)}
     with hosts.ranks("add.py", 1, {BY_GLOO: BOTH}, patience, transport="UDP") as ranks:

@@ -1,4 +1,4 @@
-"""What is in the wheel, what its libraries show and what they need."""
+"""The wheel's contents, and the symbols and dependencies of its libraries."""
 
 import re
 import subprocess
@@ -23,9 +23,9 @@ MODULES = {
 } | {"gloo_bypass_autoload.py"}
 ADAPTERS = {"libgloo_bypass_gloo_2023.so", "libgloo_bypass_gloo_2025.so"}
 TRANSPORTS = "libgloo_bypass_transports.so"
-# Of every Linux: what glibc and GCC install.
+# Present on every Linux: glibc's and GCC's libraries.
 SYSTEM = re.compile(r"(lib(c|m|dl|pthread|rt|stdc\+\+|gcc_s)\.so\.\d+|ld-linux-x86-64\.so\.2)")
-# In the wheel as shared libraries: the one may be replaced (LGPL), of the other Debian has no archive.
+# Shared libraries in the wheel: libnuma must be replaceable (LGPL), and Debian has no static ISA-L.
 BESIDE = re.compile(r"lib(numa|isal)-\w+\.so[.\d]*")
 
 

@@ -1,4 +1,4 @@
-"""PyTorch that the wheel does not fit: one line says so, `import torch` works, nothing crashes."""
+"""A PyTorch that the wheel does not fit: one line says so, `import torch` works, nothing crashes."""
 
 import pathlib
 import re

@@ -1,4 +1,4 @@
-"""What available() says, and does not do, after a process group that could not be made. Prints one JSON object."""
+"""The answer and side effects of available() after a process group that could not be made. Prints one JSON object."""
 
 import json
 import os
@@ -11,7 +11,7 @@ GOOD_DIRECTORY, METRICS = os.environ["GOOD_DIRECTORY"], os.environ["METRICS_FILE
 
 
 def ask():
-    """The answer, and whether asking has started something that counts or exports."""
+    """The answer, and whether the call has started something that counts or exports."""
     if os.path.exists(METRICS):
         os.unlink(METRICS)  # of the attempt that failed
     answer = gloo_bypass.available()["DPDK"]

@@ -2,7 +2,7 @@
 takes seconds.
 
 Prints a JSON list of {"answers": ..., "left": what this process has afterwards that it had not before}; last, what
-three threads are told that ask at the same time.
+the answers to three threads that ask at the same time.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What the package says before, while and after DPDK is used by this process, and in processes forked from it. Prints
+"""The package's answers before, while and after this process uses DPDK, and in processes forked from it. Prints
 name=value lines."""
 
 import json
@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 
 def in_child(question):
-    """What `question` returns in a forked child, as text."""
+    """The result of `question` in a forked child, as text."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -34,7 +34,7 @@ def add_over_dpdk():
 
 print(f"stats_before={gloo_bypass.stats()}")
 print(f"before={gloo_bypass.available()['DPDK'].available}")
-# It has started nothing here: a child may have its own.
+# It has started nothing here, so a child may start its own.
 print(f"child_sum={in_child(add_over_dpdk)}")
 os.environ["MASTER_PORT"] = os.environ["SECOND_PORT"]
 print(f"sum={add_over_dpdk()}")

@@ -1,4 +1,4 @@
-"""Asks for torchcomms after the import, and then for a group; the argument says how: "config" or "variable"."""
+"""Enables torchcomms after the import, then makes a group; the argument says how: "config" or "variable"."""
 
 import os
 import sys

@@ -1,5 +1,5 @@
-"""A rank that starts programs, which know nothing of PyTorch, after its first all-reduce. Prints which libraries of
-ours or PyTorch's one of them has; what another costs, in seconds of processor time; and what they say."""
+"""A rank that starts programs without PyTorch after its first all-reduce. Prints which libraries of ours or PyTorch's
+one of them has loaded; what another costs, in seconds of processor time; and their output."""
 
 import re
 import resource

@@ -1,4 +1,4 @@
-"""Collectives, and as soon as a rank's last one returns its process ends. Arguments: how (endings.py), the last
+"""Runs collectives, and ends the process as soon as the last one returns. Arguments: how (endings.py), the last
 collective."""
 
 import sys

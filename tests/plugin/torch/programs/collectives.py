@@ -1,5 +1,4 @@
-"""What PyTorch programs do with groups: every collective, objects, point to point, many groups, several threads. Checks
-itself."""
+"""PyTorch's use of groups: every collective, objects, point to point, many groups, several threads. Checks itself."""
 
 import threading
 
@@ -117,9 +116,9 @@ def asynchronous():
 
 
 def leave():
-    """PyTorch 2.6 joins the group's workers with the interpreter's lock held, and hangs if one of them drops the last
-    reference to a tensor then, for which it wants that lock. All-reduces of a tensor that stays give the workers time,
-    since waiting gives the lock away."""
+    """PyTorch 2.6 joins the group's workers while it holds the interpreter's lock, and hangs if one of them then drops
+    the last reference to a tensor, for which it needs that lock. All-reduces of a tensor that stays give the workers
+    time, since waiting releases the lock."""
     stays = torch.ones(1)
     for _ in range(20):
         dist.all_reduce(stays, op=dist.ReduceOp.MAX)

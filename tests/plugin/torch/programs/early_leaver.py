@@ -1,5 +1,5 @@
-"""Rank 2 does its part and its process ends; ranks 0 and 1 go on with messages between the two, some of them after
-that. Argument: how rank 2 ends (endings.py)."""
+"""Rank 2 does its part and its process ends; ranks 0 and 1 continue to exchange messages, some of them after that.
+Argument: how rank 2 ends (endings.py)."""
 
 import os
 import sys
@@ -37,7 +37,7 @@ while after < 30:
         dist.recv(ended, 0)
     after += int(ended.item())
     time.sleep(0.001)
-# The third is told of as soon as somebody waits for it, and by name.
+# A wait for the third rank fails as soon as it begins, and names the rank.
 try:
     dist.recv(other, 2)
 except RuntimeError as error:

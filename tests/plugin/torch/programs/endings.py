@@ -1,4 +1,4 @@
-"""How a process can end without a word to anybody."""
+"""Ways in which a process can end without a message to its peers."""
 
 import os
 import signal

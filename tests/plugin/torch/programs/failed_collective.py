@@ -1,5 +1,5 @@
-"""Rank 2 ends while the others reduce what neither memory nor sockets hold. Argument: how it ends (endings.py). Then
-these two go on with messages between them."""
+"""Rank 2 ends while the others reduce more than memory and sockets hold. Argument: how it ends (endings.py). Then the
+other two continue to exchange messages."""
 
 import os
 import sys

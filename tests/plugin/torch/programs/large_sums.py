@@ -1,4 +1,4 @@
-"""All-reduces of 16 MiB, whose sums are checked. Argument: how many."""
+"""All-reduces of 16 MiB with checked sums. Argument: how many."""
 
 import sys
 

@@ -1,5 +1,6 @@
-"""Rank 0 sends messages, waits for them, and its process ends. Rank 1 is busy meanwhile, and receives once there is a
-file "ended". Arguments: how rank 0 ends (endings.py; "destroy": the group first), number of messages, bytes of each."""
+"""Rank 0 sends messages, waits for them, and its process ends. Rank 1 is busy meanwhile, and receives once a file
+"ended" exists. Arguments: how rank 0 ends (endings.py; "destroy": the group first), number of messages, bytes of
+each."""
 
 import os
 import sys

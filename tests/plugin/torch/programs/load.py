@@ -1,4 +1,4 @@
-"""Loads the plug-in as LOAD says; with LD_PRELOAD there is nothing to do. Programs here begin with `import load`."""
+"""Loads the plug-in as LOAD says; LD_PRELOAD needs nothing. Programs here begin with `import load`."""
 
 import atexit
 import os
@@ -20,8 +20,8 @@ if "PLUGIN_PYTHON" in os.environ:
 
 
 def leave_together():
-    """Where no collective says that all ranks are there, rank 0 stays until all are: it holds the store, which another
-    may still ask for a third's address. By the store: a barrier would connect those who never talk."""
+    """If no collective shows that all ranks are there, rank 0 stays until all are: it holds the store, and another rank
+    may still need a third's address. Uses the store: a barrier would connect ranks that never talk."""
     store = torch.distributed.distributed_c10d._get_default_store()
     store.set(f"leaves/{torch.distributed.get_rank()}", "")
     if torch.distributed.get_rank() == 0:

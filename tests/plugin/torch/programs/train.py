@@ -1,4 +1,4 @@
-"""An unmodified DDP script: nothing in it knows of the plug-in (`import load` does nothing under LD_PRELOAD)."""
+"""An unmodified DDP script: it does not know the plug-in (`import load` does nothing under LD_PRELOAD)."""
 
 import gc
 import hashlib
@@ -34,5 +34,5 @@ def train():
 
 dist.init_process_group("gloo")
 train()
-gc.collect()  # the model holds the group, whose threads would live until Python's end, and may abort it there (load.py)
+gc.collect()  # the model holds the group; its threads would live until Python's end, and may abort it there (load.py)
 dist.destroy_process_group()

@@ -1,5 +1,5 @@
-"""All-reduces until one fails; prints the error and how long the failing one took, and stays until there is a file
-"leave", lest others fail for its end. Arguments: timeout in seconds, rounds, "child" for a forked one that stays as
+"""All-reduces until one fails; prints the error and how long the failing one took. Stays until a file "leave" exists,
+so that its end makes no other rank fail. Arguments: timeout in seconds, rounds, "child" for a forked one that stays as
 long."""
 
 import datetime
