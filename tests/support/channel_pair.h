@@ -19,7 +19,7 @@
 
 namespace gloo_bypass::test {
 
-// What a channel told.
+// Records a channel's events.
 struct Recorder final : ChannelObserver {
   void onSendComplete(OperationToken token) noexcept override { ++sent[token]; }
   void onReceiveComplete(OperationToken token, std::size_t length) noexcept override { received[token] = length; }

@@ -1,4 +1,4 @@
-// For LD_PRELOAD: calls of the C library that fail, or take long, where a variable of the environment says so.
+// For LD_PRELOAD: C library calls that fail, or take long, as a variable of the environment says.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -17,7 +17,7 @@ Function original(const char* name) {
 
 }  // namespace
 
-// TEST_NO_HARD_LINKS: a file system that has none.
+// TEST_NO_HARD_LINKS: a file system without hard links.
 extern "C" int link(const char* from, const char* to) noexcept {
   if (std::getenv("TEST_NO_HARD_LINKS") == nullptr)
     return original<int (*)(const char*, const char*)>("link")(from, to);
@@ -25,8 +25,8 @@ extern "C" int link(const char* from, const char* to) noexcept {
   return -1;
 }
 
-// TEST_PORT_TAKEN_ONCE, a file that is not there yet: MASTER_PORT is another program's, the first time that anybody
-// asks for it.
+// TEST_PORT_TAKEN_ONCE, a file that does not exist yet: MASTER_PORT belongs to another program at the first attempt to
+// bind it.
 extern "C" int bind(int socket, const sockaddr* address, socklen_t length) noexcept {
   const char* const file = std::getenv("TEST_PORT_TAKEN_ONCE");
   const char* const port = std::getenv("MASTER_PORT");
@@ -43,13 +43,13 @@ extern "C" int bind(int socket, const sockaddr* address, socklen_t length) noexc
   return original<int (*)(int, const sockaddr*, socklen_t)>("bind")(socket, address, length);
 }
 
-// TEST_FSYNC_SECONDS: a disk that takes so long.
+// TEST_FSYNC_SECONDS: a disk that takes this long.
 extern "C" int fsync(int file) {
   if (const char* const seconds = std::getenv("TEST_FSYNC_SECONDS")) ::sleep(static_cast<unsigned>(std::atoi(seconds)));
   return original<int (*)(int)>("fsync")(file);
 }
 
-// TEST_LISTEN_SECONDS: whoever listens is preempted right after it for so long.
+// TEST_LISTEN_SECONDS: the listening process is preempted right after it for this long.
 extern "C" int listen(int socket, int backlog) noexcept {
   const int result = original<int (*)(int, int)>("listen")(socket, backlog);
   if (const char* const seconds = std::getenv("TEST_LISTEN_SECONDS"))

@@ -1,5 +1,5 @@
-// What a program has said, but for what Gloo of 2025 notes of a TCP connection that is well: "[FILE:LINE] INFO Rank 0
-// is connected to 1...".
+// A program's output without the notes that Gloo of 2025 prints about a healthy TCP connection: "[FILE:LINE] INFO Rank
+// 0 is connected to 1...".
 #pragma once
 
 #include <sstream>

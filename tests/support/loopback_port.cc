@@ -11,7 +11,7 @@ namespace gloo_bypass::test {
 namespace {
 
 constexpr LinkId kSelf = 1;
-constexpr std::size_t kFrameHeaderBytes = 42;  // Ethernet, IPv4, UDP: so that counters compare with other ports
+constexpr std::size_t kFrameHeaderBytes = 42;  // Ethernet, IPv4, UDP: to compare counters with other ports
 
 class LoopbackPort final : public PacketPort {
  public:
@@ -82,7 +82,7 @@ class LoopbackPort final : public PacketPort {
     return sent;
   }
 
-  // Not before: a session must not have let go of it.
+  // Only now: a session must not release the payload earlier.
   void wakePeers() override {
     for (Waiting& waiting : queue_) copyLent(waiting);
   }
@@ -159,7 +159,7 @@ class LoopbackPort final : public PacketPort {
   std::deque<Waiting> queue_;
   std::vector<std::vector<std::byte>> spare_;
   PortCounters counters_;
-  std::mutex wakeMutex_;  // guards the three below, which block() reads without exclusive access
+  std::mutex wakeMutex_;  // guards the three below; block() reads them without exclusive access
   std::condition_variable wakeCondition_;
   bool armed_ = false;
   bool woken_ = false;

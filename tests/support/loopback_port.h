@@ -1,4 +1,4 @@
-// An in-memory port whose only peer is itself, for tests: ranks as threads of one process, and the conformance suite.
+// An in-memory port that is its own only peer, for tests: ranks as threads of one process, and the conformance suite.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace gloo_bypass::test {
 
-// What an in-memory port does to datagrams; all in [0, 1].
+// Faults that an in-memory port injects into datagrams; all in [0, 1].
 struct LoopbackImpairment {
   double loss = 0, duplication = 0, reordering = 0, corruption = 0;
   std::uint64_t seed = 1;

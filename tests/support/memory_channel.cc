@@ -60,7 +60,7 @@ Status MemoryChannel::connect(std::span<const std::byte> remoteAddress) {
   return {};
 }
 
-// Both hellos are under way or here. Ours went out first, so that the peer learns of a mismatch too.
+// Both hellos are under way or here. Ours left first, so that the peer learns of a mismatch too.
 void MemoryChannel::greet() {
   if (*heardDialect_ != sender_.dialect()) {
     fail(ErrorCode::kConfiguration, "dialect here is " + sender_.dialect() + ", there it is " + *heardDialect_, false);
@@ -111,13 +111,13 @@ void MemoryChannel::transmit(const SendRequest& request) {
 }
 
 Status MemoryChannel::postReceive(const ReceiveRequest& request) {
-  // What had arrived can still be had. A persistent receive takes that and then is over.
+  // Messages that had arrived can still be received. A persistent receive takes them and then ends.
   const Status before = closedStatus();
   if (!before.ok() && matcher_.oldestUnmatched(request.key) == nullptr) return before;
   while (const auto slot = matcher_.post(request)) {
     if (Status status = begin(*slot); !status.ok()) return status;
     if (before.ok() && state_ == ChannelState::kFailed) return closedStatus();
-    if (state_ == ChannelState::kClosed) return {};  // by the observer; what was posted has been forgotten
+    if (state_ == ChannelState::kClosed) return {};  // closed by the observer; posted operations are forgotten
     if (!request.persistent) break;
     if (!before.ok() && matcher_.oldestUnmatched(request.key) == nullptr) break;
   }
@@ -178,7 +178,7 @@ void MemoryChannel::payloadArrived(Parcel& parcel) {
   const SlotIndex slot = offer->second;
   offers_.erase(offer);
   if (matcher_[slot].matched) return (void)land(slot, parcel.payload);
-  // Sent without being asked for: its sender is closing.
+  // Sent without a grant: its sender is closing.
   matcher_[slot].body = {0, std::move(parcel.payload)};
 }
 

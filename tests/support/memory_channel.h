@@ -1,4 +1,4 @@
-// Private to memory_transport: one channel, and what two of them say to each other.
+// Private to memory_transport: one channel, and the parcels that two of them exchange.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ enum class ParcelType : std::uint8_t {
 struct Parcel {
   ParcelType type = ParcelType::kHello;
   std::uint64_t toChannel = 0;
-  std::uint64_t fromTransport = 0;  // also kGone: who is gone
+  std::uint64_t fromTransport = 0;  // also kGone: which transport is gone
   std::uint64_t offer = 0;
   MessageKey key;
   std::size_t length = 0;
@@ -43,7 +43,7 @@ struct Parcel {
   TimePoint due{};
 };
 
-// What a channel needs of its transport.
+// The service that a channel needs of its transport.
 class ParcelSender {
  public:
   virtual ~ParcelSender() = default;
@@ -88,13 +88,13 @@ class MemoryChannel final : public MessageChannel {
   void greet();
   void peerClosed();
   void arrived(const Parcel& parcel, Incoming incoming);
-  // The message has met its receive.
+  // The message has matched its receive.
   Status begin(SlotIndex slot);
   Status land(SlotIndex slot, const std::vector<std::byte>& payload);
   void payloadArrived(Parcel& parcel);
   void withdrawn(std::uint64_t offer);
   void end(const Matcher::Message& message);
-  void forgetUnderWay();  // all but what has arrived
+  void forgetUnderWay();  // all but arrived messages
   void forgetEverything();
   Status closedStatus() const;
 
@@ -108,7 +108,7 @@ class MemoryChannel final : public MessageChannel {
   std::uint64_t remoteTransport_ = 0;
   std::uint64_t remoteChannel_ = 0;
   std::optional<std::string> heardDialect_;  // of the peer's hello
-  std::deque<SendRequest> early_;            // posted before the connection was made
+  std::deque<SendRequest> early_;            // posted before the connection existed
   std::uint64_t nextOffer_ = 1;
   std::map<std::uint64_t, SendRequest> offered_;  // of ours
   std::map<std::uint64_t, SlotIndex> offers_;     // of the peer's, granted or not

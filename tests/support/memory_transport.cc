@@ -27,7 +27,7 @@ class Inbox {
     condition_.notify_one();
   }
 
-  // Moves what has come to the end of `out`.
+  // Moves the arrived parcels to the end of `out`.
   void take(std::deque<Parcel>& out) {
     if (!filled_.load(std::memory_order_acquire)) return;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -163,7 +163,7 @@ class MemoryTransport final : public Transport, private Pollable, public ParcelS
   const MemoryTransportOptions options_;
   std::uint64_t nextChannel_ = 1;
   std::unordered_map<std::uint64_t, MemoryChannel*> channels_;
-  std::deque<Parcel> waiting_;  // taken in, not due yet
+  std::deque<Parcel> waiting_;  // received, not due yet
   ProgressEngine progress_;     // last: its thread polls the rest
 };
 

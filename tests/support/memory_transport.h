@@ -1,5 +1,5 @@
-// Transports of one process that hand messages over in memory: the simplest correct back-end, to develop and test the
-// Gloo adapter against, with faults on demand. One transport stands for one process; a fabric joins them.
+// Transports of one process that pass messages in memory: the simplest correct back-end, to develop and test the Gloo
+// adapter with, and faults on demand. One transport stands for one process; a fabric joins them.
 //
 // Thread: every method of MemoryFabric may be called from any thread, without exclusive access.
 #pragma once
@@ -28,9 +28,9 @@ class MemoryFabric : public std::enable_shared_from_this<MemoryFabric> {
 
   std::shared_ptr<Transport> makeTransport(const MemoryTransportOptions& options = {});
 
-  // As SIGSTOP: the transport takes in nothing until it is resumed.
+  // As SIGSTOP: the transport receives nothing until it is resumed.
   void setPaused(const Transport& transport, bool paused);
-  // As SIGKILL: what is sent to it disappears; every channel of a peer of it fails with kPeerVanished.
+  // As SIGKILL: parcels to it disappear; every channel of a peer fails with kPeerVanished.
   void vanish(const Transport& transport);
   // Every channel between the two fails with kPeerViolatedProtocol, at `transport`'s side first.
   void corrupt(const Transport& transport, const Transport& peer);

@@ -1,4 +1,4 @@
-// While it lives, this process may open no descriptor but those that it has, and `more`.
+// While it lives, this process may open only `more` new descriptors.
 #pragma once
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-// While it lives, this process may map no more memory than it has, but for a mebibyte.
+// While it lives, this process may map only a mebibyte more memory.
 #pragma once
 
 #include <gtest/gtest.h>

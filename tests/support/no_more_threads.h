@@ -1,5 +1,4 @@
-// While it lives, threads that this process starts fail for want of memory, as where the machine has none left for
-// them.
+// While it lives, this process cannot start threads, as on a machine without memory for them.
 #pragma once
 
 #include <pthread.h>
@@ -11,7 +10,7 @@
 
 namespace gloo_bypass::test {
 
-// One at a time. It asks for a stack that no address space holds.
+// One at a time. It requests a stack that no address space holds.
 class NoMoreThreads {
  public:
   NoMoreThreads() {

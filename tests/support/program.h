@@ -1,5 +1,5 @@
-// A program under test: started with arguments and environment, its output collected, every wait bounded.
-// Used by one thread. The destructor kills what still runs.
+// Runs a program under test with arguments and environment, collects its output, and bounds every wait. Used by one
+// thread. The destructor kills a running program.
 #pragma once
 
 #include <sys/types.h>

@@ -1,5 +1,4 @@
-// A sandbox around this process and its children, as containers have them: from now on the kernel refuses one system
-// call.
+// A sandbox around this process and its children, as in containers: from now on the kernel refuses one system call.
 #pragma once
 
 #include <linux/audit.h>
@@ -14,8 +13,8 @@
 
 namespace gloo_bypass::test {
 
-// `argument` and `value`: only where the call's argument of that number (from 0 on) is `value`, in its lower 32 bits.
-// Cannot be undone. False: there are no such filters here.
+// `argument` and `value`: refuses the call only if its argument of that number (from 0) is `value`, in its lower 32
+// bits. Cannot be undone. False: this kernel has no such filters.
 struct RefusedArgument {
   unsigned number = 0;
   std::uint32_t value = 0;
@@ -24,7 +23,7 @@ inline bool refuseCall(long call, int error, std::optional<RefusedArgument> argu
   const auto load = [](std::size_t offset) {
     return sock_filter BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<std::uint32_t>(offset));
   };
-  // What does not match goes to the last instruction, the jump's length being counted from the next one on.
+  // A mismatch jumps to the last instruction; the jump's length counts from the next instruction.
   const auto unless = [](std::uint32_t value, std::uint8_t toTheLast) {
     return sock_filter BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, toTheLast);
   };

@@ -1,4 +1,4 @@
-// A folder that goes with the test, and what is in a file.
+// A folder that is removed with the test, and a reader of files.
 #pragma once
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-// with_refused_call CALL ERROR COMMAND...: runs COMMAND where the kernel refuses CALL, a number, with the error of that
-// number.
+// with_refused_call CALL ERROR COMMAND...: runs COMMAND while the kernel refuses CALL, a number, with the error number
+// ERROR.
 #include <unistd.h>
 
 #include <cstdio>

@@ -7,7 +7,7 @@
 namespace gloo_bypass::test {
 namespace {
 
-// Two hosts, as it were, of two processes each: a host is a memif directory.
+// Simulates two hosts of two processes each: a host is a memif directory.
 std::vector<TransportConfig> twoHosts() {
   static const TemporaryFolder first, second;
   TransportConfig config;

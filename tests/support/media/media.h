@@ -1,5 +1,5 @@
-// Media: where tests that run over every back-end get their transports from. Each back-end has one file that makes its
-// media; where the back-end is not in the build, Meson leaves that file out and the list is shorter.
+// Media: the transports of tests that run over every back-end. Each back-end has one file that makes its media; if the
+// build lacks the back-end, Meson leaves that file out and the list is shorter.
 #pragma once
 
 #include <functional>
@@ -16,31 +16,31 @@ namespace gloo_bypass::test {
 
 struct Medium {
   std::string name;
-  // The transport of the next rank; all that one medium makes reach each other. Two calls may give the same one.
-  // Any thread; throws what went wrong.
+  // The transport of the next rank; all transports of one medium reach each other. Two calls may return the same one.
+  // Any thread; throws on failure.
   std::function<std::shared_ptr<Transport>()> makeTransport;
   // A large send completes once the peer has posted its receive, not before.
   bool largeSendWaits = true;
-  // The same back-end with other settings: for suites that try everything.
+  // The same back-end with other settings: for suites that run all variants.
   bool variant = false;
 };
 
 using MakeMedia = std::vector<Medium> (*)();
 
-// A variable of this type at namespace scope enters its file's media: `const MediaOf entry(dpdkMedia);`
+// A variable of this type at namespace scope registers its file's media: `const MediaOf entry(dpdkMedia);`
 struct MediaOf {
   explicit MediaOf(MakeMedia make);
 };
 
-// Those of all back-ends in this build; not before main().
+// The media of all back-ends in this build; call it in main() or later.
 std::vector<Medium> backEndMedia();
 
-// Ranks take turns between as many transports as there are configurations, as if each lived in a process of its own. A
-// transport lives as long as somebody holds it.
+// Ranks take turns between as many transports as there are configurations, as if each were a separate process. A
+// transport lives while it has an owner.
 std::function<std::shared_ptr<Transport>()> inTurn(
     const std::vector<TransportConfig>& configs,
     const std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)>& make);
-// The same over ports: two ranks meet over the link between their ports, or over a port's link to itself.
+// The same over ports: two ranks connect over the link between their ports, or over a port's link to itself.
 std::function<std::shared_ptr<Transport>()> betweenPorts(
     const std::vector<TransportConfig>& configs,
     const std::function<Result<std::unique_ptr<PacketPort>>(const TransportConfig&)>& makePort);

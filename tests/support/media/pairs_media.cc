@@ -14,7 +14,7 @@ Result<std::shared_ptr<Transport>> makeBesideSoftwareRdma(const TransportConfig&
   return dpdk::makeMemoryBeside(config, std::move(network).value());
 }
 
-// Two hosts, as it were, of two processes each: a host is a memif directory and an adapter.
+// Simulates two hosts of two processes each: a host is a memif directory and an adapter.
 std::vector<Medium> pairsMedia() {
   static const TemporaryFolder first, second;
   std::vector<TransportConfig> all(4);
@@ -22,7 +22,7 @@ std::vector<Medium> pairsMedia() {
     all[i].memifDirectory = (i < 2 ? first : second).path;
     all[i].rdma.devices = i < 2 ? "soft0" : "soft1";
   }
-  // Two ranks of one transport meet by memory too, where a large send may complete at once.
+  // Two ranks of one transport also connect by memory, where a large send may complete at once.
   return {{.name = "DpdkRdma",
            .makeTransport = inTurn(all, makeBesideSoftwareRdma),
            .largeSendWaits = false,

@@ -10,7 +10,7 @@
 namespace gloo_bypass::test {
 namespace {
 
-// A process a rank, as it were.
+// Simulates one process a rank.
 Medium softwareOrReal(const std::string& name, const verbs::VerbsApi& api, const RdmaConfig& rdma, bool variant) {
   TransportConfig config;
   config.rdma = rdma;
@@ -33,7 +33,7 @@ std::vector<Medium> verbsMedia() {
   two.chunkBytes = 64 * 1024;
   std::vector<Medium> all = {softwareOrReal("VerbsSoftware", softwareVerbs(), one, false),
                              softwareOrReal("VerbsSoftwareRails", softwareVerbs(), two, true)};
-  // What this machine has: SoftRoCE in the guest, or a real adapter. Left out where there is none.
+  // The machine's own devices: SoftRoCE in the guest, or a real adapter. Left out if there are none.
   if (const auto system = verbs::systemVerbs(); system.ok() && verbs::makeVerbsTransport(*system.value(), {}).ok()) {
     all.push_back(softwareOrReal("Rdma", *system.value(), {}, true));
   }

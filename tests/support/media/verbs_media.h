@@ -9,7 +9,7 @@
 
 namespace gloo_bypass::test {
 
-// To be driven beside others; its devices are soft0 and soft1.
+// Without an engine, to share one with other transports; its devices are soft0 and soft1.
 Result<std::unique_ptr<PolledTransport>> makePolledSoftwareRdma(const TransportConfig& config);
 
 }  // namespace gloo_bypass::test

@@ -1,4 +1,4 @@
-// The benchmark as its users run it: real processes, real transports.
+// The benchmark as users run it: real processes, real transports.
 #include <signal.h>
 
 #include <algorithm>
@@ -172,7 +172,7 @@ TEST(AllReducePerf, ComputingBetween_TimesTheCallsAndWhatTheyAdd) {
   const nlohmann::json json = readJson(folder / "out.json");
   EXPECT_EQ(json.at("parameters").at("compute_milliseconds"), 3.0);
   const nlohmann::json& tcp = json.at("results").at(0).at("transports").at(0);
-  // The machine may be busy and the processor's clock may change: only that it computes, and about so long.
+  // The machine may be busy and the processor's clock may change: check only that it computes, and for about so long.
   EXPECT_GT(tcp.at("round_alone_us").get<double>(), 500);
   EXPECT_GT(tcp.at("round_with_us").get<double>(), tcp.at("p50_us").get<double>());
   EXPECT_GT(tcp.at("after_last_p50_us").get<double>(), 0);
@@ -254,7 +254,7 @@ TEST(AllReducePerf, LauncherKilled_RanksEndToo) {
   Program program(kPath, {"--ranks", "2", "-b", "256K", "-e", "256K", "-n", "1000000", "--timeout", "60"});
   ASSERT_TRUE(program.waitForOutput("(GB/s)", kPrompt));
   ASSERT_EQ(::kill(program.pid(), SIGKILL), 0);
-  // The ranks hold the other ends of the pipes: the streams end only when they have.
+  // The ranks hold the other ends of the pipes: the streams end only when the ranks have ended.
   EXPECT_FALSE(program.finish(kPrompt).timedOut);
 }
 
@@ -354,7 +354,7 @@ TEST(AllReducePerf, Idle_ReportsCpuAndMemoryOfEachRank) {
   EXPECT_GT(idle["ranks"][1].at("rss_bytes").get<std::uint64_t>(), 0u);
 }
 
-// Runs where DPDK is built in; its default link, memory within a host, needs neither NIC nor huge pages nor root.
+// Runs if DPDK is built in; its default link, memory within a host, needs neither NIC nor huge pages nor root.
 class AllReducePerfDpdk : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -379,7 +379,7 @@ TEST_F(AllReducePerfDpdk, InterleavedWithTcp_ExactResultsAndARatio) {
   EXPECT_GT(json.at("average_busbw_gb_s").at("DPDK").get<double>(), 0);
 }
 
-// A rank that is ahead goes on to the next transport while another one counts what the last one carried.
+// A rank that is ahead goes on to the next transport while another one still counts the last one's bytes.
 TEST(AllReducePerf, TcpIsTimedLast_BytesOfTheCheckThatFollowsAreNotItsOwn) {
   const Words arguments{"--ranks", "2", "--transports", "UDP,TCP", "-b",       "1K", "-e", "64K",
                         "-f",      "2", "-n",           "5",       "--rounds", "1"};
@@ -424,7 +424,7 @@ TEST_F(AllReducePerfDpdk, WrongSetting_OneLine) {
   EXPECT_EQ(lineCount(test::withoutGloosNotes(result.err)), 1) << result.err;
 }
 
-// What the program names, what its devices are, and what it must say.
+// The named transport, the devices' transport, and the expected message.
 struct Mislabelled {
   const char* named;
   const char* used;

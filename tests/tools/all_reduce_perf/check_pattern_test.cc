@@ -25,7 +25,7 @@ std::int64_t combine(ReduceOp op, std::int64_t a, std::int64_t b) {
   return 0;
 }
 
-// Reduces `included` ranks' inputs in the type itself and counts what differs from the expected result.
+// Reduces `included` ranks' inputs in the type itself and counts differences from the expected result.
 template <typename T>
 std::uint64_t wrongOf(ReduceOp op, int ranks, const std::vector<int>& included, std::uint64_t iteration) {
   std::vector<T> result;

@@ -73,7 +73,7 @@ TEST_F(KeyValueStore, WaitForClients_OneConnected_UntilItHangsUp) {
   EXPECT_TRUE(gone.get());
 }
 
-// Somebody who does not use KeyValueClient.
+// A client that does not use KeyValueClient.
 class RawConnection {
  public:
   explicit RawConnection(std::uint16_t port) : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
@@ -84,7 +84,7 @@ class RawConnection {
     isConnected_ = ::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
   }
   bool isConnected() const { return isConnected_; }
-  // A request's operation and lengths, and what follows them.
+  // A request's operation and lengths, and the bytes after them.
   void send(char operation, std::uint32_t keyBytes, std::uint32_t argument, const std::string& rest) const {
     std::string request(9, operation);
     for (std::size_t i = 0; i < 4; ++i) {
@@ -94,7 +94,7 @@ class RawConnection {
     send(request + rest);
   }
   void send(const std::string& bytes) const { (void)::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL); }
-  // A reply's five bytes, of an empty value; less where the server has hung up.
+  // A reply's five bytes, for an empty value; fewer if the server has closed the connection.
   std::size_t receive() const {
     std::array<char, 5> reply{};
     return static_cast<std::size_t>(
@@ -149,7 +149,7 @@ TEST_F(KeyValueStore, ConnectionsThatCameAndWent_LeaveTheirPlaces) {
   EXPECT_EQ(client.get("key"), bytes("value"));
 }
 
-// In a process of its own: as many silent connections, and then a request. Its exit status: 0 if that is answered.
+// In a separate process: opens silent connections, then sends a request. Exit status 0 if it is answered.
 pid_t startStrangers(std::uint16_t port, int count) {
   const pid_t pid = ::fork();
   if (pid != 0) return pid;

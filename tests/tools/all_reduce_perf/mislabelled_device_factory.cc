@@ -1,4 +1,4 @@
-// The device factory of a benchmark with a fault: whatever transport it names, its devices are PLANTED_TRANSPORT's.
+// A faulty device factory for the benchmark: whatever transport it names, its devices are PLANTED_TRANSPORT's.
 #include <cstdlib>
 
 #include <gloo/transport/tcp/device.h>

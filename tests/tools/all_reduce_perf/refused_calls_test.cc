@@ -1,6 +1,6 @@
-// Ranks in sandboxes: for each system call that the transports make, the kernel refuses it, as containers and gVisor
-// do. The ranks then do without it, or making the device fails at once with one line that names it. None of them waits
-// for a peer.
+// Ranks in sandboxes: the kernel refuses each system call that the transports make, in turn, as in containers and
+// gVisor. The ranks then work without the call, or making the device fails at once with one line that names it. None of
+// them waits for a peer.
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Far above what two ranks take, far below what a peer is waited for.
+// Far more than two ranks need, far less than a wait for a peer.
 constexpr std::chrono::seconds kAtOnce{20}, kHang{50};
 constexpr const char* kConnectTimeoutMs = "40000";
 
@@ -85,7 +85,7 @@ std::vector<Sandbox> sandboxes() {
 
 class RefusedCall : public ::testing::TestWithParam<Sandbox> {};
 
-// By files, so that it is the transports' calls alone that are refused.
+// Selected by file, so that only the transports' calls are refused.
 TEST_P(RefusedCall, TwoRanks_DoWithoutItOrSayAtOnceWhichItIs) {
   const auto& [call, error, transport] = GetParam();
   const TemporaryFolder folder;

@@ -24,7 +24,7 @@ class Feed {
   void add(CaptureTime time, const Octets& frame) {
     analysis.add(time, dissect(LinkLayer::kEthernet, std::as_bytes(std::span(frame)), frame.size()));
   }
-  // A segment whose frame has this many bytes.
+  // A segment in a frame of this many bytes.
   void segment(CaptureTime time, std::size_t frameBytes, Endpoint from = kA, Endpoint to = kB) {
     add(time, test::tcpSegment(from, to, sequence_, frameBytes - kHeaders));
     sequence_ += static_cast<std::uint32_t>(frameBytes - kHeaders);

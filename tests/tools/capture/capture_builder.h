@@ -1,4 +1,4 @@
-// Captures as bytes, written by hand: frames of each protocol, and pcap and pcapng around them.
+// Builds captures byte by byte: frames of each protocol, in pcap and pcapng.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace gloo_bypass::capture::test {
 
 using Octets = std::vector<std::uint8_t>;
 
-// Big-endian, as networks are.
+// Big-endian (network byte order).
 void put16(Octets& to, std::uint64_t value);
 void put32(Octets& to, std::uint64_t value);
 void append(Octets& to, const Octets& bytes);
@@ -29,14 +29,14 @@ Octets udpDatagram(Endpoint from, Endpoint to, const Octets& payload, std::uint1
 Octets ipv4(Endpoint from, Endpoint to, std::uint8_t protocol, const Octets& inside, std::uint16_t identification = 0,
             std::uint16_t fragment = 0);
 Octets ethernet(const Octets& inside, std::uint16_t type = 0x0800);
-// `text`: whether the marker says which of the two it is.
+// `text`: whether the marker's text says which of the two it is.
 Octets markerFrame(std::uint64_t step, bool last, bool text = true, std::uint16_t identification = 0);
 
-// Little-endian, as this machine writes it.
+// Little-endian, as on this machine.
 class PcapFile {
  public:
   explicit PcapFile(std::uint32_t linkType = 1, std::uint32_t snapLength = 65535);
-  // Kept to the snap length; `originalLength` 0: the frame's.
+  // Cuts the frame to the snap length; `originalLength` 0: the frame's.
   void add(std::uint64_t nanoseconds, const Octets& frame, std::uint32_t originalLength = 0);
   const Octets& bytes() const { return bytes_; }
 
@@ -58,7 +58,7 @@ class PcapngFile {
   Octets bytes_;
 };
 
-// A file of these bytes in `folder`; its path.
+// Writes these bytes to a file in `folder`; returns its path.
 std::string writeFile(const std::string& folder, const std::string& name, const Octets& bytes);
 
 }  // namespace gloo_bypass::capture::test

@@ -1,4 +1,4 @@
-// Files as they come: of each format, damaged, cut off at every byte.
+// Capture files of each format, damaged, cut off at every byte.
 #include "tools/capture/capture_file.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST(CaptureFile, Filter_MarksFramesThatPass) {
   EXPECT_NE(wrong.error().message.find("--filter"), std::string::npos);
 }
 
-// All frames before the cut, then a fault that says how many; never a crash, never a hang.
+// All frames before the cut, then a fault that counts them; never a crash, never a hang.
 void cutEverywhere(const Octets& whole, const std::vector<std::size_t>& frameEnds) {
   for (std::size_t length = 1; length < whole.size(); ++length) {
     Octets cut(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(length));

@@ -1,4 +1,4 @@
-// Frames of each kind, whole and cut, and what is told of them.
+// Frames of each kind, whole and cut, and their dissection.
 #include "tools/capture/dissection.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ DissectedFrame dissected(const Octets& frame, LinkLayer link = LinkLayer::kEther
   return dissect(link, std::as_bytes(std::span(frame)), frame.size());
 }
 
-// A datagram by the codec that the transport uses.
+// A datagram made with the transport's codec.
 Octets bypassDatagram(wire::FrameType type, std::size_t payloadBytes, std::uint32_t sequence = 7) {
   wire::PacketHeader header;
   header.type = type;

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using ::testing::HasSubstr;
 
-// Long enough for a rank to end in, short enough to be waited for.
+// Long enough for a rank to end, short enough to wait for.
 constexpr milliseconds kMoment{200};
 const RankTimes kSoon{.grace = milliseconds(10), .killAfter = milliseconds(1000)};
 const RankTimes kPatient{.grace = milliseconds(5000), .killAfter = milliseconds(1000)};
@@ -61,7 +61,7 @@ TEST(RankProcesses, OneIsKilled_IsNamedWithTheSignal) {
 }
 
 TEST(RankProcesses, OneFailsInTheGracePeriodOfAKilledOne_TheKilledOneIsAtFault) {
-  // Sockets close before a process can be waited for: who was connected to it may be reaped first.
+  // Sockets close before a process can be waited for: a rank that was connected to it may be reaped first.
   RankProcesses ranks(2, [](int rank) {
     if (rank == 0) return 1;
     std::this_thread::sleep_for(kMoment);
@@ -133,7 +133,7 @@ TEST(RankProcesses, SignalThatIsIgnored_EndsNothing) {
   (void)std::signal(SIGHUP, before);
 }
 
-// As a parent may hand it down.
+// A parent may pass this on.
 TEST(RankProcesses, SigchldIsIgnored_EndsAreSeenAndItIsIgnoredAgain) {
   (void)std::signal(SIGCHLD, SIG_IGN);
   {

@@ -12,7 +12,7 @@ namespace {
 
 using Parsed = std::variant<int, std::string>;
 
-// What the program "probe" does with the options `body` gets.
+// Passes the options that the program "probe" gets to `body`.
 template <typename Body>
 int run(const Body& body) {
   return runProgram("probe", [](int, const char* const*) -> Parsed { return 5; }, body, 0, nullptr);
@@ -40,7 +40,7 @@ TEST(RunProgram, Exception_IsOneLineAndItsStatus) {
             "probe: wrong flag\nprobe: broken\nprobe: killed\nprobe: theirs\n");
 }
 
-// A peer's or a file's text in it neither moves the cursor nor makes lines of its own.
+// A peer's or a file's text in it neither moves the cursor nor adds lines.
 TEST(RunProgram, ExceptionWithControlCharacters_IsOnePrintableLine) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(run([](int) -> int { throw ProgramError("rank 1 says: \x1b[2J\r\nh\xc3\xb6st \x9b\x07"); }), kExitFailure);

@@ -1,4 +1,4 @@
-"""Makes gloo_bypass_tools importable, and a stored run as the command writes it."""
+"""Makes gloo_bypass_tools importable, and provides a stored run in the command's format."""
 
 import json
 import sys

@@ -17,7 +17,7 @@ from gloo_bypass_tools.report import programs, stored_programs
 
 LIMIT_S = 240
 BUILD = os.environ.get("PLUGIN_BUILD", "")
-PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")  # that of a wheel's tests
+PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")  # the Python of a wheel's tests
 PLANTED = Path(__file__).with_name("programs") / "planted_python.py"
 TRANSPORTS = ("TCP", "UDP") if os.environ.get("PLUGIN_NO_DPDK") else ("TCP", "DPDK", "UDP")
 needs_plugin = pytest.mark.skipif(
@@ -72,7 +72,7 @@ def processes_that_name(text):
 
 
 def planted_python(folder):
-    """What --python takes; the shell keeps the planted file out of the way of -c and -m."""
+    """A value for --python; the shell hides the planted file from -c and -m."""
     path = folder / "python"
     path.write_text(f'#!/bin/sh\nexec {PYTHON} {PLANTED} "$@"\n')
     path.chmod(0o755)
@@ -262,7 +262,7 @@ def test_Run_BytesOverAnotherTransportThanNamed_HaveNoFigures(tmp_path, named, u
 
 @needs_plugin
 def test_Run_EndedBySignal_LeavesNoRank(tmp_path):
-    # The ranks' results, which their command lines name, lie there.
+    # The ranks' results lie there; their command lines name the folder.
     child = subprocess.Popen(
         words_of(tmp_path, "--transports", "TCP", "--rounds", 1000),
         stdout=subprocess.DEVNULL,

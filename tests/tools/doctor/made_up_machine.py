@@ -110,7 +110,7 @@ class MadeUpMachine:
 
 
 def bare(root):
-    """Debian 12 without anything that the paths need; an ordinary user."""
+    """Debian 12 without any package that the paths need; an ordinary user."""
     machine = MadeUpMachine(root)
     machine.write("etc/os-release", 'ID=debian\nVERSION_ID="12"\n')
     machine.write("etc/hostname", "node1\n")

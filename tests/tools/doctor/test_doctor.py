@@ -1,4 +1,4 @@
-"""gloo-bypass-doctor on made-up machines: what it finds, what it advises, and its exit status."""
+"""gloo-bypass-doctor on made-up machines: its findings, its advice, and its exit status."""
 
 import json
 import os
@@ -286,7 +286,7 @@ def test_Command_BadInput_OneLineAndStatus2(tmp_path, arguments):
 
 
 def test_Command_Installed_NamesTheInstalledPrograms(tmp_path):
-    """Away from the source tree, scripts/softroce is gloo-bypass-softroce."""
+    """Outside the source tree, scripts/softroce is gloo-bypass-softroce."""
     place = tmp_path / "libexec" / "gloo-bypass"
     shutil.copytree(ROOT / "scripts" / "gloo_bypass_tools", place / "gloo_bypass_tools")
     for package in ("common", "doctor"):

@@ -1,5 +1,5 @@
-"""gloo-bypass-doctor --listen and --probe between two network namespaces: which direction is blocked, what size passes,
-and what a hostile other end gets."""
+"""gloo-bypass-doctor --listen and --probe between two network namespaces: which direction is blocked, which sizes pass,
+and the answers to a hostile peer."""
 
 import json
 import os
@@ -236,7 +236,7 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
 
 
 def test_Listener_ProberGoesWithoutReading_TheNextOneIsServed():
-    """As a command, which a signal would end: pytest ignores SIGPIPE, and so does what it runs in a thread."""
+    """Runs as a command, so that a signal can end it: pytest ignores SIGPIPE, and so do its threads."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with subprocess.Popen(

@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 
 def benchmark_report(ranks, times_us, algorithm="ring"):
-    """What all_reduce_perf --json writes; times_us maps a transport to {size: median}."""
+    """The JSON of all_reduce_perf; times_us maps a transport to {size: median}."""
     sizes = sorted({size for one in times_us.values() for size in one})
     return {
         "schema": "gloo-bypass/all_reduce_perf/1",
@@ -76,7 +76,7 @@ def answer(model):
 
 @pytest.fixture(autouse=True)
 def coarse_plots(monkeypatch):
-    """Drawing takes most of the time; what is drawn does not depend on the resolution."""
+    """Drawing takes most of the time; the pictures' contents do not depend on the resolution."""
     from gloo_bypass_tools.report import plots
 
     monkeypatch.setattr(plots, "DOTS_PER_IN", 40)

@@ -1,4 +1,4 @@
-"""The fit recovers what made the data, says how sure it is, and refuses what it cannot fit."""
+"""The fit recovers the parameters of its data, states its uncertainty, and refuses data that it cannot fit."""
 
 import json
 import random

@@ -34,8 +34,8 @@ def test_all_figures_are_there():
 
 
 def test_figures_of_several_tables_agree():
-    """What is printed twice is the same to the digits printed; the framework's T_ar and OH_ar of table 5.11 are of
-    another run."""
+    """Figures printed twice agree to the printed digits; the framework's T_ar and OH_ar of table 5.11 come from another
+    run."""
     base = [
         measurements.published(table, study, variant, "bytes_per_event", "median")
         for table, study, variant in (
@@ -140,8 +140,8 @@ def test_bytes_per_event_are_within_half_a_per_cent(figure):
     ids=lambda one: f"{one.table} {one.variant}",
 )
 def test_rates_are_what_their_definition_says(figure):
-    """Except for flows of two ranks, which are printed to four digits; of those of four ranks, two last 20 s less than
-    the epoch."""
+    """Except for flows of two ranks, which are printed to four digits; two flows of four ranks last 20 s less than the
+    epoch."""
     made = prediction.predict(figure)
     allowed = 0.03 if (figure.study, figure.metric) == ("ws4-flows", "th_avg_overall") else 0.01
     assert figure.value / made.value == pytest.approx(1, abs=allowed)
@@ -153,7 +153,7 @@ def test_rates_are_what_their_definition_says(figure):
     ids=lambda one: f"{one.table} {one.variant} {one.metric} {one.statistic}",
 )
 def test_ratios_are_those_of_the_printed_figures(figure):
-    """To the digits printed; one was cut instead of rounded."""
+    """To the printed digits; one was cut instead of rounded."""
     top, bottom = (
         measurements.figure(figure.table, figure.study, variant, figure.metric.removesuffix("_ratio"), figure.statistic)
         for variant in (figure.variant, measurements.FIRST[figure.study])

@@ -134,7 +134,7 @@ def test_roce_frames_by_hand():
 
 
 def test_framing_has_the_sizes_of_the_wire_format():
-    """The sizes here are those that the code has."""
+    """The sizes here equal those in the code."""
     packet = (ROOT / "transport/wire/packet.h").read_text()
     session = (ROOT / "transport/core/session_impl.h").read_text()
     rdma = (ROOT / "transport/verbs/rdma_frame.h").read_text()

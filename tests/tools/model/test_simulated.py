@@ -1,5 +1,5 @@
-"""scripts/model simulated: reads what fabric_simulation wrote, shows it beside the model, draws it, and refuses what is
-something else."""
+"""scripts/model simulated reads fabric_simulation's results, shows them beside the model, draws them, and refuses other
+files."""
 
 import copy
 import json

@@ -1,5 +1,5 @@
-"""scripts/release-root with a cache folder of the test's own and a double of mmdebstrap; each test has a copy of the
-scripts, whose package lists it may change."""
+"""Runs scripts/release-root with a temporary cache folder and a double of mmdebstrap; each test has a copy of the
+scripts, with package lists that it may change."""
 
 import json
 import os
@@ -78,7 +78,7 @@ class ReleaseRoot:
         )
 
     def left_over(self):
-        """What an unfinished making would leave."""
+        """What an unfinished run would leave."""
         return sorted(path.name for path in self.releases.glob("*.new"))
 
 

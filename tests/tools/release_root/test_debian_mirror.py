@@ -1,4 +1,4 @@
-"""gloo_bypass_tools.common.debian_mirror: which of apt's sources is Debian's, and which of apt's settings go along."""
+"""gloo_bypass_tools.common.debian_mirror: which of apt's sources is Debian's, and which of apt's settings are kept."""
 
 import os
 
@@ -10,7 +10,7 @@ from conftest import executable
 
 @pytest.fixture(name="apt")
 def fixture_apt(tmp_path, monkeypatch):
-    """Sets what apt answers; without a call, apt is not there."""
+    """Sets apt's output; without a call, apt does not exist."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
     def answer(program, *lines):

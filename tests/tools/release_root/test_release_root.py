@@ -1,5 +1,5 @@
-"""scripts/release-root: what it refuses, when it makes a root, what an interruption leaves, and what a command in a
-root sees."""
+"""scripts/release-root: its refusals, when it makes a root, what an interruption leaves, and the environment of a
+command in a root."""
 
 import os
 import shutil
@@ -149,7 +149,7 @@ def test_Make_Killed_LeftOverIsRemovedByTheNext(namespaces, release_root, tmp_pa
         process.wait()
         assert release_root.left_over() == ["trixie.new"]
         with release_root.start("make", "trixie") as second:
-            # mmdebstrap outlives it, and keeps the lock: nobody makes a root where it still writes.
+            # mmdebstrap outlives it, and keeps the lock: no other process makes a root where it still writes.
             line = second.stderr.readline()
             assert "waiting for another process" in line
             for entry in processes_with(str(release_root.releases / "trixie.new")):

@@ -1,4 +1,4 @@
-"""scripts/test: what it refuses, and what it asks of scripts/release-root."""
+"""scripts/test: its refusals, and its requests to scripts/release-root."""
 
 import pytest
 
@@ -9,7 +9,7 @@ ECHO = '#!/bin/bash\nprintf "%s\\n" "$@" > "$DOUBLE_CALLS.${0##*/}"\n'
 
 @pytest.fixture(name="test_command")
 def fixture_test_command(release_root):
-    """scripts/test whose release-root and install-packages only note what they are asked."""
+    """scripts/test with a release-root and an install-packages that only record their arguments."""
     for name in ("release-root", "install-packages"):
         executable(release_root.tree / "scripts" / name, ECHO)
     release_root.asked = lambda name: (

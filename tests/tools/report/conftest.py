@@ -1,4 +1,4 @@
-"""Makes gloo_bypass_tools.report importable, and synthetic measurements in the shape that the programs write."""
+"""Makes gloo_bypass_tools.report importable, and provides synthetic measurements in the programs' formats."""
 
 import json
 import sys
@@ -127,7 +127,7 @@ def idle_entry(transport, percent):
 
 
 def write_measurement(path, digests=("TCP", "DPDK"), state="complete", failures=(), tcp_forward_s=0.6):
-    """A results folder as comparison.py leaves it; `digests` are the transports that were trained, or map them."""
+    """A results folder as comparison.py leaves it; `digests` lists the trained transports, or maps them."""
     from gloo_bypass_tools.report.results import ResultsFolder
 
     folder = ResultsFolder.create(path)
@@ -195,7 +195,7 @@ def write_measurement(path, digests=("TCP", "DPDK"), state="complete", failures=
 
 @pytest.fixture(autouse=True)
 def coarse_plots(monkeypatch):
-    """Drawing takes most of the time; what is drawn does not depend on the resolution."""
+    """Drawing takes most of the time; the pictures' contents do not depend on the resolution."""
     from gloo_bypass_tools.report import plots
 
     monkeypatch.setattr(plots, "DOTS_PER_IN", 40)

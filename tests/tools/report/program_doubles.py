@@ -94,7 +94,7 @@ def reduce(arguments):
 
 
 def compare_programs(arguments):
-    """In place of scripts/compare-programs."""
+    """Replaces scripts/compare-programs."""
     import conftest  # noqa: F401  the path to our packages
     from program_runs import run_record
 
@@ -108,7 +108,7 @@ def compare_programs(arguments):
 
 
 def write(arguments):
-    """As server listens and waits for its client; as client prints the table."""
+    """As server it listens and waits for its client; as client it prints the table."""
     import socket
 
     if fault_of("ib_write_bw") == "fail":

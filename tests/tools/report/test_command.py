@@ -278,7 +278,7 @@ def test_quickstart_runs_on_what_is_built(tmp_path):
 
 
 class NotedDisplay:
-    """What a Display is told."""
+    """Records a Display's calls."""
 
     def __init__(self, is_terminal):
         self.console, self.notes, self.lines = SimpleNamespace(is_terminal=is_terminal), [], []

@@ -1,4 +1,4 @@
-"""scripts/compare-links as a user runs it: with a double of all_reduce_perf, and once with the real one over veth."""
+"""scripts/compare-links as users run it: with a double of all_reduce_perf, and once with the real one over veth."""
 
 import os
 import signal
@@ -195,7 +195,7 @@ def test_Run_EndedBySignal_LeavesNoProcess(tmp_path, number):
 def test_Run_RealRanksOverVeth_AreMeasured(tmp_path):
     answer = compare(tmp_path, BUILD, "--links", "udp-1500,netdev-9000,vhost-1500", "--sizes", "4,64K")
     rows = stored_run.read(tmp_path / "run.json").rows
-    # Which of them are in this build is not this test's matter; what is not there must say why.
+    # Which of them this build has does not matter here; missing ones must say why.
     assert {row.link for row in rows} | {
         link for link in ("UDP 1500", "netdev 9000", "vhost 1500") if f"{link}, " in answer.stdout
     } == {"UDP 1500", "netdev 9000", "vhost 1500"}

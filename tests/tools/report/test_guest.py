@@ -16,7 +16,7 @@ PORT = rdma_ports.Port("rxe0", 1, 1, "eth0", True)
 
 @pytest.fixture
 def run(tmp_path, capsys, monkeypatch):
-    """Runs a command in this process; its children are real. What it printed, and its exit status."""
+    """Runs a command in this process; its children are real. Returns its output and exit status."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
 
     def of(function, *arguments, ports=(), faults=None):

@@ -1,4 +1,4 @@
-"""What a stored run says of its machine: copy and addition rates, and whether it was quiet."""
+"""A stored run's record of its machine: copy and addition rates, and whether it was quiet."""
 
 import subprocess
 import sys

@@ -13,7 +13,7 @@ from gloo_bypass_tools.common import processes
 
 PYTHON = Path(__file__).resolve().parents[3] / "scripts"
 
-WAIT_S = 60.0  # only what is not ended reaches it
+WAIT_S = 60.0  # only a process that is never ended reaches it
 
 
 def gone(pid):

@@ -1,5 +1,5 @@
-"""Readers of what the trainer and the benchmark write: right files are read whole, wrong ones refused with place and
-reason."""
+"""Readers of the trainer's and the benchmark's files: correct files are read completely, wrong ones refused with place
+and reason."""
 
 import json
 from pathlib import Path
@@ -139,7 +139,7 @@ def test_frame_without_rows_has_its_columns():
 
 
 def test_files_that_the_programs_really_wrote_are_read():
-    """fixtures/ holds what ddp_train and all_reduce_perf wrote: a change of their output shows here."""
+    """fixtures/ holds real output of ddp_train and all_reduce_perf: a change of their format shows here."""
     fixtures = Path(__file__).parent / "fixtures"
     steps, run = records.read_training(fixtures / "ddp_train.jsonl", "DPDK", 1, 1)
     assert len(steps) == 4 and run["parameters"] == 81912576 and len(run["sha256"]) == 64

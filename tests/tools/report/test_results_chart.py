@@ -1,4 +1,4 @@
-"""The README's picture: what a stored run must be, and what is drawn of it."""
+"""The README's picture: the requirements on a stored run, and the drawing."""
 
 import json
 import math
@@ -160,7 +160,7 @@ def test_SizeLabel_Powers_AreBinary(count, label):
 
 
 def test_StoredResults_Picture_IsDrawnFromThem():
-    """docs/results.svg is what scripts/draw-results makes of docs/results.json."""
+    """docs/results.svg is the output of scripts/draw-results for docs/results.json."""
     if not (ROOT / "docs/results.json").exists():
         pytest.skip("docs/results.json is not there yet")
     assert (ROOT / "docs/results.svg").read_text() == results_chart.svg(stored_run.read(ROOT / "docs/results.json"))

@@ -1,4 +1,4 @@
-"""The stored run: what it must be, and what it says."""
+"""The stored run: its requirements, and its contents."""
 
 import math
 

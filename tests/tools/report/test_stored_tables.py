@@ -1,4 +1,4 @@
-"""Tables of documents that are made of stored runs, and the command that makes them."""
+"""Documents' tables made from stored runs, and the command that makes them."""
 
 import json
 
@@ -15,7 +15,7 @@ def cells_of(text, beginning):
 
 
 def slower(record):
-    """Of another hour: ours takes twice as long, and a date after."""
+    """A run from another hour: ours takes twice as long, with a later date."""
     record["date"] = "2026-11-30"
     for row in record["rows"]:
         if row["transport"] != "TCP":
@@ -123,7 +123,7 @@ def test_Command_BadRunOrFolder_SaysSoInOneLine(tmp_path, capsys):
 
 
 def test_StoredResults_Tables_AreMadeOfThem():
-    """README.md and docs/ have the tables that scripts/draw-results makes of the stored runs."""
+    """README.md and docs/ have the tables that scripts/draw-results makes from the stored runs."""
     stored = documents.read(ROOT)
     stale = [
         path.name

@@ -1,4 +1,4 @@
-"""The table of transports knows what the process's own table of back-ends knows."""
+"""The table of transports agrees with the process's own table of back-ends."""
 
 import re
 

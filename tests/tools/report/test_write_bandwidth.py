@@ -1,4 +1,4 @@
-"""ib_write_bw between two processes, played by a double."""
+"""ib_write_bw between two processes; a test double plays it."""
 
 import json
 import os
@@ -57,7 +57,7 @@ def test_failure_is_one_line_and_leaves_no_file(tmp_path, measure, fault, said):
 
 def test_hanging_client_is_ended_at_the_limit(measure):
     started = time.monotonic()
-    status, error = measure("hang", "--limit", "5")  # of which the server needs a part to listen
+    status, error = measure("hang", "--limit", "5")  # the server needs a part of it to listen
     assert status == write_bandwidth.FAILED and "took longer than 5 s" in error
     assert time.monotonic() - started < 60
 

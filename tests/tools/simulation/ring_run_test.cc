@@ -1,4 +1,4 @@
-// Ring all-reduces of the real sessions over described fabrics, in virtual time, against what Gloo's schedule allows.
+// Ring all-reduces of the real sessions over described fabrics, in virtual time, against the bound of Gloo's schedule.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -58,8 +58,8 @@ TEST(RingRun, LongEdgeTwoSegmentsARank_IsWithinAQuarterOfPropagationAndSerialisa
 
 class RingRunLoss : public testing::TestWithParam<const char*> {};
 
-// What is lost costs a round trip of the long edge, which is the schedule's own unit: without redundancy a transport
-// can only be near the schedule with repetitions.
+// A loss costs a round trip of the long edge, which is the schedule's own unit: without redundancy a transport can only
+// be near the schedule with retransmissions.
 TEST_P(RingRunLoss, LongEdge_IsWithinAQuarterOfTheScheduleWithRepetitions) {
   for (const char* const segment : {"1MiB", "two"}) {
     const RingRunResult result = run(

@@ -30,7 +30,7 @@ MACHINE = {
 
 
 def right_to_namespaces():
-    """Why no fabric can be had here; empty where it can."""
+    """Why this machine cannot have a fabric; empty if it can."""
     try:
         enclosure.check_tools()
         enclosure.check_right()
@@ -174,7 +174,7 @@ def write_run(folder, plan, cell, times_s=(1.0, 2.0), wrong=0):
 
 
 def run_record(variant, transport, segment, times_s, loss=0.0):
-    """A run as results.json has it."""
+    """A run in the format of results.json."""
     sender = (
         {"control": "cubic", "cwnd_max": 700, "mss": 1448, "retransmitted": 2, "timeouts": 0}
         if transport == "TCP"
@@ -295,7 +295,7 @@ def study_folder(path, runs=None, **changes):
 
 @pytest.fixture(autouse=True)
 def coarse_plots(monkeypatch):
-    """Drawing takes most of the time; what is drawn does not depend on the resolution."""
+    """Drawing takes most of the time; the pictures' contents do not depend on the resolution."""
     from gloo_bypass_tools.report import plots
 
     monkeypatch.setattr(plots, "DOTS_PER_IN", 40)
@@ -303,8 +303,8 @@ def coarse_plots(monkeypatch):
 
 @pytest.fixture
 def doubled(monkeypatch, tmp_path):
-    """scripts/study with a double of fabric-run, programs that are there, and a guest that is this machine, or ends
-    with a status instead."""
+    """scripts/study with a double of fabric-run, existing programs, and a guest that is this machine, or ends with a
+    status instead."""
     from gloo_bypass_tools.study import command
 
     def make(faults=None, guest='while [ "$1" != -- ]; do shift; done; shift; exec "$@"'):

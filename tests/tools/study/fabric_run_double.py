@@ -1,5 +1,5 @@
-"""A double of fabric-run: takes its command line, writes what a run leaves behind. FAULTS maps a transport to 'fail',
-'hang' or 'wrong'."""
+"""A double of fabric-run: takes its command line, writes a run's files. FAULTS maps a transport to 'fail', 'hang' or
+'wrong'."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A study is one file: the catalogue finds it, and its order, words and model are its own."""
+"""A study is one file: the catalogue finds it, with its own order, texts and model."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Which cells a plan has, in which order, how a cell is run, and what the model says of it."""
+"""The cells of a plan, their order, how a cell is run, and the model's prediction for it."""
 
 import pytest
 from conftest import STUDY, plan_for

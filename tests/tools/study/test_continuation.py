@@ -1,4 +1,4 @@
-"""scripts/study --continue: what is kept, what is measured again, and what is refused."""
+"""scripts/study --continue: kept results, repeated measurements, and refusals."""
 
 import fcntl
 import json
@@ -38,7 +38,7 @@ def undrawn(tmp_path_factory):
 
 @pytest.fixture
 def cut_off(study, doubled, monkeypatch, undrawn):
-    """A study's folder whose `missing` last runs were not made, as an interruption leaves it: half a run, too."""
+    """A study's folder without its `missing` last runs, as an interruption leaves it: half a run, too."""
 
     def make(missing, **changes):
         results = doubled()
@@ -108,7 +108,7 @@ def test_continue_NothingMissing_ChangesNothing(study, doubled):
 
 @pytest.mark.parametrize("state", ["running", "complete"])
 def test_continue_CutOffBeforeThePage_ItIsDrawn(study, cut_off, state):
-    """`running`: before the last word in results.json, too. A page from before is of fewer runs."""
+    """`running`: interrupted before the last entry in results.json, too. An earlier page shows fewer runs."""
     results = cut_off(0, state=state)
     (results / "index.html").write_text("of fewer runs")
     os.utime(results / "index.html", ns=(0, 0))
@@ -221,7 +221,7 @@ def test_continue_WhileItIsMeasured_IsRefused(study, cut_off):
 
 
 def test_continue_GuestCutOff_ItsRunsAreKept(study, doubled):
-    """A guest that ends in the middle leaves what it had; the next goes on from it."""
+    """A guest that ends in the middle leaves its results; the next one continues from there."""
     results = doubled({"RDMA": "fail"})
     arguments = (
         "edge-latency",
@@ -265,7 +265,7 @@ def files_of(folder):
 
 @pytest.mark.skipif(not BUILD, reason="no build folder given in STUDY_BUILD")
 def test_study_killedAndContinuedAtOnce_IsAsAWholeOne(tmp_path):
-    """With the programs themselves. What was killed leaves nothing running that would measure beside the next."""
+    """With the programs themselves. A killed study leaves nothing running that would measure beside the next."""
     if problem := right_to_namespaces():
         pytest.skip(problem)
     whole, cut = tmp_path / "whole", tmp_path / "cut"

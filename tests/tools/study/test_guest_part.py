@@ -1,5 +1,5 @@
-"""Studies over RDMA, and TCP beside it: command lines, the guest's part, what is left out and why, and what is compared
-with what."""
+"""Studies over RDMA, and TCP beside it: command lines, the guest's part, omissions and their reasons, and the
+comparisons."""
 
 import json
 from dataclasses import replace

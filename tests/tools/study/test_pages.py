@@ -79,8 +79,7 @@ LEFT_OUT = [{"what": "RDMA", "why": "there is no <guest>"}]
 
 
 def drawn(folder):
-    """The page and the names of the plots. Coarse, as conftest's fixture has it, which is not there for a fixture of a
-    module."""
+    """The page and the names of the plots. Coarse, as in conftest's fixture, which a module's fixture cannot use."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plots, "DOTS_PER_IN", 40)
         rendering.render(folder)

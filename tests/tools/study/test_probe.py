@@ -1,5 +1,4 @@
-"""The probe beside a rank: where a rank's bytes are counted, when samples are taken, and the kernel's words about
-connections."""
+"""The probe beside a rank: where it counts a rank's bytes, when it samples, and the kernel's text about connections."""
 
 import json
 import os
@@ -29,8 +28,8 @@ open(path, "w").write({METRICS!r})
 
 
 class Waited:
-    """A process that is there until it was waited for so many times; the clock is of these waits and of what is added
-    to it."""
+    """A process that exists until it was waited for so many times; the clock advances with these waits and with
+    explicit additions."""
 
     def __init__(self, monkeypatch, times):
         self.pid, self.left, self.now, self.waits = os.getpid(), times, 100.0, []
@@ -46,8 +45,8 @@ class Waited:
 
 
 def asked_of(folder, times, status=0):
-    """A program that ends once the probe has asked for connections so many times, of which each is one of a sample;
-    with its environment."""
+    """A program that ends once the probe has queried connections so many times; each query belongs to a sample. With
+    its environment."""
     programs = folder / "programs"
     programs.mkdir()
     for name, does in (("ss", 'echo >> "$QUESTIONS"'), ("ip", ":")):

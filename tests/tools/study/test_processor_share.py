@@ -1,5 +1,5 @@
-"""What holds one rank's processor time down: where a control group may be made, what is done where not, and that it
-holds."""
+"""Limits on one rank's processor time: where a control group is possible, what replaces it elsewhere, and that the
+limit holds."""
 
 import json
 import os
@@ -82,7 +82,7 @@ sys.exit(times < 5)"""
 
 
 def ran(tmp_path, limit, program, rank=1):
-    """Seconds that it took under the probe."""
+    """Seconds that it ran under the probe."""
     began = time.monotonic()
     done = subprocess.run(
         [sys.executable, PROBE, "--output", tmp_path, *map(str, limit.flags), "--", sys.executable, "-c", program],
@@ -98,7 +98,7 @@ def ran(tmp_path, limit, program, rank=1):
 
 
 def test_limited_rank_HasItsShareAndLeavesNothing(tmp_path):
-    """By whatever can be had here: the kernel keeps to a group's share, however idle or busy the machine."""
+    """By whatever this machine supports: the kernel keeps to a group's share, however idle or busy the machine."""
     with processor_share.limited(0.2, 1) as limit:
         group = Path(limit.flags[3]) if limit.flags[2] == "--limit-group" else None
         took = ran(tmp_path, limit, BUSY if group else CONTINUED)

@@ -1,4 +1,4 @@
-"""What a run leaves behind, read; and what is refused."""
+"""Reading a run's files; and refusals."""
 
 import json
 
@@ -133,7 +133,7 @@ def test_run_damagedFile_IsNamed(tmp_path, name, text, said):
         reading.run_of(folder, perf, plan_for(), TCP)
 
 
-# As iproute2 6.1 prints a connection: one line, and one that begins with a blank.
+# The output of iproute2 6.1 for a connection: one line, and one that begins with a blank.
 SS = """ESTAB 0      0      10.77.0.5:53864   10.77.0.4:45859
 \t bbr wscale:11,11 rto:504 rtt:151.528/75.7 ato:40 mss:1448 pmtu:1500 cwnd:21 bytes_sent:33448 bytes_retrans:2896 \
 retrans:0/2 rcv_space:14480 snd_wnd:73728

@@ -1,4 +1,4 @@
-"""The sweeps: what a point tells the programs, what the model says, what is read and drawn, runs that fail."""
+"""The sweeps: the programs' arguments at a point, the model, reading and drawing, runs that fail."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""What a run's raw files hold over time, and the pictures that are drawn of it."""
+"""A run's raw files over time, and the pictures drawn from them."""
 
 import json
 

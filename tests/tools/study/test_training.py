@@ -1,4 +1,4 @@
-"""The studies of training: how a run is started, what is read of it, its tables, and one with the programs
+"""The studies of training: starting a run, reading its files, its tables, and one study with the programs
 themselves."""
 
 import json
@@ -434,7 +434,7 @@ def test_rows_ofARank_AreLevelsAndItsShareOfTheBytes():
 
 
 def test_publishedFigures_AreShownByAStudyOrElsewhere():
-    """The loop's are what arithmetic_perf prints."""
+    """arithmetic_perf prints the loop's figures."""
     shown = {study.published_name for study in catalogue.STUDIES.values() if hasattr(study, "published_name")}
     shown |= {name for study in catalogue.STUDIES.values() for name, _ in getattr(study, "flows", ())}
     for figure in training_tables.measurements.read():

@@ -1,5 +1,5 @@
-// Writes a capture of this protocol's frames, made by the codec that the transport uses, one of every kind and some
-// that no correct peer sends: sample_capture FILE SNAPLENGTH. The order is what test_dissector.py expects.
+// Writes a capture of this protocol's frames with the transport's own codec, one of every kind and some that no correct
+// peer sends: sample_capture FILE SNAPLENGTH. test_dissector.py expects this order.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

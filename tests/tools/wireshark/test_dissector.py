@@ -35,7 +35,7 @@ NOBODY = 65534
 
 
 def unprivileged():
-    """As who tshark runs: later ones run no Lua scripts as root."""
+    """The user that runs tshark: later versions run no Lua scripts as root."""
     if os.geteuid() != 0:
         return {}
     who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
@@ -47,7 +47,7 @@ def unprivileged():
 
 
 def tshark(capture, *options):
-    # nobody's own settings; open to any user, unlike tmp_path
+    # An empty home without anyone's settings; open to any user, unlike tmp_path.
     with tempfile.TemporaryDirectory(prefix="gloo-bypass-tshark-") as home:
         os.chmod(home, 0o755)
         script = shutil.copy(DISSECTOR, home)
@@ -83,7 +83,7 @@ def lines_of(tmp_path, snap_length=65535):
 
 
 def flattened(layer):
-    """All values by field name, whatever they hang under."""
+    """All values by field name, at any depth."""
     found = {}
     for key, value in (layer or {}).items():
         if isinstance(value, dict):

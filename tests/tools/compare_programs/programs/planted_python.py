@@ -1,5 +1,5 @@
-"""A Python with a fault: before a rank's program begins it has made a device over PLANTED_TRANSPORT, and PyTorch keeps
-that transport whatever GLOO_DEVICE_TRANSPORT says. Takes -c TEXT and -m MODULE, as Python does."""
+"""A faulty Python: before a rank's program begins it makes a device over PLANTED_TRANSPORT, and PyTorch keeps that
+transport whatever GLOO_DEVICE_TRANSPORT says. Takes -c TEXT and -m MODULE, as Python does."""
 
 import os
 import runpy

@@ -1,4 +1,4 @@
-// Every fault of a description: one line that says where, what, and what is allowed. And hostile input.
+// Every fault of a description gives one line: place, problem, allowed values. And hostile input.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

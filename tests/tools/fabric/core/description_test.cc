@@ -1,4 +1,4 @@
-// What a description means: hosts, ports, which entry decides about an edge, flags. Its faults:
+// The meaning of a description: hosts, ports, precedence of entries for an edge, flags. Its faults:
 // description_faults_test.cc.
 #include "tools/fabric/core/description.h"
 

@@ -1,4 +1,4 @@
-// One edge in virtual time: rate, delay, loss and the rest against what was asked for. Every seed is fixed.
+// One edge in virtual time: rate, delay, loss and the rest against the requested values. Every seed is fixed.
 #include "tools/fabric/core/edge_emulator.h"
 
 #include <fmt/format.h>
@@ -21,8 +21,7 @@ constexpr TimePoint kStart = TimePoint{} + std::chrono::hours(1);
 constexpr std::size_t kFrameBytes = 1514;
 constexpr std::uint64_t kMegabit = 1'000'000;
 constexpr int kSeeds = 50;
-// Deviations allowed from a binomial's mean. Seeds are fixed; chosen so that any seeds would do: 6 are exceeded once in
-// 5e8.
+// Deviations allowed from a binomial's mean. Seeds are fixed; the bound suits any seed: chance exceeds 6 once in 5e8.
 constexpr double kSigmas = 6;
 
 void expectShare(double probability, std::uint64_t hits, std::uint64_t trials, const std::string& what) {
@@ -236,7 +235,7 @@ TEST(EdgeEmulator, LossOfOne_LosesAll) {
 }
 
 TEST(EdgeEmulator, LossWithOthers_IsIndependentOfThem) {
-  // Runs of losses are as long as chance makes them: the mean length of runs is 1 / (1 - loss).
+  // Losses come in runs of random length: the mean length is 1 / (1 - loss).
   EdgeModel model;
   model.loss = 0.3;
   EdgeEmulator edge(model, 11);
@@ -269,7 +268,7 @@ TEST(EdgeEmulator, Bursts_HaveTheShareAndTheLengthOfTheModel) {
     }
     EXPECT_EQ(edge.counters().lostRandomly, 0u);
   }
-  // 4,500 bursts with a geometric length of mean 10: its deviation is 9.5, that of the mean 0.14.
+  // 4,500 bursts with a geometric length of mean 10: the length's deviation is 9.5, the mean's 0.14.
   EXPECT_NEAR(static_cast<double>(lost) / static_cast<double>(runs), 10, kSigmas * 0.15);
   const double share = model.burstEnter / (model.burstEnter + model.burstLeave);
   EXPECT_NEAR(static_cast<double>(lost) / static_cast<double>(frames), share, share * 0.1);
@@ -337,7 +336,7 @@ TEST(EdgeEmulator, Reordering_MakesSomeLateAndOvertaken) {
     EXPECT_GE(extra, Duration{0});
     EXPECT_LT(extra, model.reorderDelay);
     late += extra > Duration{0} ? 1 : 0;
-    // A late frame is overtaken if the next one, 10 us behind, is not later still: nearly all are.
+    // The next frame, 10 us behind, overtakes a late one unless it is later still: nearly all are overtaken.
     overtaken += arrival < latest ? 1 : 0;
     latest = std::max(latest, arrival);
   }

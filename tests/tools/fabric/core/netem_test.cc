@@ -1,4 +1,4 @@
-// The commands of tc that a description becomes. That the kernel takes them: netem_guest_test.sh.
+// The tc commands made from a description. netem_guest_test.sh checks that the kernel accepts them.
 #include "tools/fabric/core/netem.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ NetemPlan planOf(const Description& description, std::size_t host = 0) {
   return plan.ok() ? std::move(plan).value() : NetemPlan{};
 }
 
-// The words behind "netem limit N" of the only other host, and those behind "tbf".
+// The words behind "netem limit N" of the only other host, and the words behind "tbf".
 std::string netemWords(const std::string& edge) {
   const NetemPlan plan = planOf(good("ranks = 2", {{"edge", "from=r0,to=r1," + edge}}));
   const std::string& command = plan.setUp.at(1);

@@ -1,4 +1,4 @@
-// What a fabric's capture holds: frames as they entered, interfaces by host, markers in their place.
+// The contents of a fabric's capture: frames as they entered, interfaces by host, markers in their place.
 #include "tools/fabric/switch/fabric_capture.h"
 
 #include <arpa/inet.h>
@@ -104,7 +104,7 @@ TEST(FabricCapture, TimeOfFrames_IsThatOfTheWorld) {
   EXPECT_GE(time, before - std::chrono::minutes(1));
 }
 
-// A socket of a rank's; markers go to where the fabric takes them.
+// A rank's socket; it sends markers to the fabric's address for them.
 class MarkerSender {
  public:
   MarkerSender() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}

@@ -53,7 +53,7 @@ class Fabric {
     send(from, frameOf(macOf(to), macOf(from), length, mark));
   }
   bool pollAt(Duration elapsed) { return fabricSwitch->poll(kStart + elapsed); }
-  // Every host has been heard of; nothing is under way.
+  // Makes every host known; nothing is under way.
   void introduceAll() {
     for (std::size_t i = 0; i < ports.size(); ++i) send(i, frameOf(dpdk::kBroadcastMac, macOf(i), 14));
     pollAt(Duration::zero());

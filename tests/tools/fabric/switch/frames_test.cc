@@ -1,4 +1,4 @@
-// The memory of frames, frames in flight, and the table of addresses.
+// Tests the memory of frames, the frames under way, and the table of addresses.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ TEST(FrameArena, LimitReached_RefusesUntilSomethingIsReleased) {
   EXPECT_LE(arena.usedBytes(), arena.limitBytes());
   arena.release(frames.back());
   frames.pop_back();
-  // A short one takes a longer one's place where no memory is left for its own size.
+  // A short frame takes a longer one's place if no memory is left for its own size.
   Frame* const brief = arena.copy(pattern(60, 2));
   ASSERT_NE(brief, nullptr);
   EXPECT_EQ(arena.copy(pattern(60, 2)), nullptr);
@@ -190,7 +190,7 @@ std::vector<std::byte> synFrame() {
 
 TEST(TransportChecksum, SegmentWithoutAndWithChecksum_IsToldApart) {
   std::vector<std::byte> frame = synFrame();
-  // The header's own checksum is computed, so that this test holds the other one alone.
+  // Zeroes the header's own checksum, since it is computed, so that this test checks only the other one.
   frame[24] = frame[25] = std::byte{0};
   const std::uint16_t header = dpdk::internetChecksum(std::span(frame).subspan(14, 20));
   dpdk::writeBe16(&frame[24], header);

@@ -1,4 +1,4 @@
-// The client's side of a memif socket, as a driver plays it, with every step open to faults.
+// The client's side of a memif socket, as a driver plays it; every step can be made faulty.
 #pragma once
 
 #include <fcntl.h>
@@ -39,9 +39,9 @@ class MemifClient {
     std::uint8_t mode = 0;
     bool sealed = true;
     bool withMemory = true;
-    std::size_t extraBytes = 0;    // of the region
-    std::uint32_t ringOffset = 0;  // added to that of the ring to the server
-    std::uint8_t log2Slots = 0;    // said instead of the true one; 0: the true one
+    std::size_t extraBytes = 0;    // added to the region's size
+    std::uint32_t ringOffset = 0;  // added to the offset of the ring to the server
+    std::uint8_t log2Slots = 0;    // sent instead of the true one; 0: the true one
   };
 
   explicit MemifClient(std::size_t bufferBytes = 2048, unsigned log2Slots = 4) : shape_{bufferBytes, log2Slots} {}
@@ -59,7 +59,7 @@ class MemifClient {
   void describe() {
     describe(Faults{}, [] {});
   }
-  // `turn` is the server's, after each message.
+  // `turn`: lets the server run after each message.
   void describe(const Faults& faults, const std::function<void()>& turn) {
     makeRegion(faults);
     MemifMessage init = messageOf(kMemifInit);
@@ -102,7 +102,7 @@ class MemifClient {
     if (reason != nullptr && type == kMemifDisconnect) *reason = reinterpret_cast<const char*>(&message[6]);
     return type;
   }
-  // The last thing the server says.
+  // The server's last message.
   int hearLast(std::string* reason = nullptr) {
     int last = 0;
     for (int type = hear(reason); type > 0; type = hear(reason)) last = type;
@@ -130,7 +130,7 @@ class MemifClient {
   }
   void signalEvent() { (void)::eventfd_write(event_.get(), 1); }
   void breakRing() { setField(mapped_ + dpdk::kMemifHeadAt, static_cast<std::uint16_t>(40'000)); }
-  // Of the descriptor of slot `slot` of the ring to the server.
+  // Sets the length in the descriptor of slot `slot` of the ring to the server.
   void setLength(std::size_t slot, std::uint32_t bytes) {
     setField(mapped_ + dpdk::kMemifDescriptorsAt + dpdk::kMemifDescriptorBytes * slot + 4, bytes);
   }

@@ -1,4 +1,4 @@
-// The fabric's memif port against clients that behave, that do not, and that die.
+// The fabric's memif port against correct, faulty and dying clients.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -40,7 +40,7 @@ class MemifServer : public ::testing::Test {
     ASSERT_TRUE(made.ok()) << made.error().message;
     port_ = std::move(made).value();
   }
-  // A client that has been accepted and has described its rings.
+  // A client that is accepted and has described its rings.
   void attach(MemifClient& client) {
     ASSERT_TRUE(client.connect(path_));
     client.describe();
@@ -178,7 +178,7 @@ TEST_F(MemifServer, FaultsOfHandshake_AreRefusedWithTheReason) {
   EXPECT_THAT(refusalOf({.ringOffset = 0xfffffff0U}), HasSubstr("not in its memory"));
   EXPECT_THAT(refusalOf({.log2Slots = 60}), HasSubstr("too large"));
   EXPECT_THAT(refusalOf({}, 1024), HasSubstr("bsize=1024 is less than a frame of 1514 bytes"));
-  // None of them has done any harm.
+  // None of them has caused harm.
   MemifClient client;
   attach(client);
 }

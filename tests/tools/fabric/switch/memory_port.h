@@ -1,4 +1,4 @@
-// A port whose other end is the test: frames go in and out of vectors.
+// A port that the test feeds and drains: frames go in and out of vectors.
 #pragma once
 
 #include <cstddef>

@@ -55,7 +55,7 @@ def test_Capture_AllReduce_HasEveryFrameOfEveryHost(tmp_path, transport):
     assert report["faults"] == [] and report["snap_length"] == 128
     assert report["frames"] == counted["capture"]["frames"]
     assert report["bytes"] == sum(host["bytes_in"] for host in counted["hosts"])
-    # The ring's volume is there: 2 (N-1) S for each all-reduce, warm-up and check included or not.
+    # The ring's volume must be there: 2 (N-1) S for each all-reduce, with or without warm-up and check.
     payload = report["bytes_by_kind"]["tcp_payload" if transport == "TCP" else "bypass_payload"]
     assert payload >= 2 * 2 * 2 * 256 * 1024
     assert report["bytes_by_kind"]["not_dissected"] == 0
@@ -116,8 +116,8 @@ def test_Capture_DiskIsFullAtTheStart_IsOneLineAndNoFile(tmp_path):
 
 @needs_analyser
 def test_Capture_DiskThatFills_EndsTheCaptureAndNotTheFabric(tmp_path):
-    """The limit leaves room for the head and some markers, which come as frames do."""
-    # of this process alone: somebody may have the port at 127.0.0.1
+    """The limit leaves room for the head and some markers, which arrive like frames."""
+    # An address for this process alone: another program may have the port at 127.0.0.1.
     address = f"127.9.{os.getpid() // 250 % 250}.{os.getpid() % 250 + 1}"
     process = start(
         tmp_path,

@@ -178,7 +178,7 @@ def test_Command_CounterFileCannotBeWritten_StartsNothing(tmp_path):
 
 
 class RunningFabric:
-    """Two memif ports, nobody attached."""
+    """Two memif ports without clients."""
 
     def __init__(self, folder, *words):
         self.sockets = [folder / "a.sock", folder / "b.sock"]
@@ -326,7 +326,7 @@ def test_Fabric_TapsInNamespaces_CarryFramesAndGoWithIt(tmp_path):
     assert answer.returncode == 0, answer.stdout + answer.stderr + (tmp_path / "err").read_text()
     assert "10.77.0.2/24" in answer.stdout and "mtu 4000" in answer.stdout and "02:00:00:00:00:0b" in answer.stdout
     assert answer.stdout.strip().splitlines()[-2:] == ["arrived", "0"]
-    # ARP, whose answer needs no second way, and the datagram: each a frame that crossed.
+    # ARP and the datagram, a frame each; the ARP answer takes the same path.
     line = next(line for line in (tmp_path / "log").read_text().splitlines() if line.startswith("a->b"))
     assert int(line.split()[2]) >= 2 and "delay 30 ms" in line
 
@@ -404,7 +404,7 @@ def test_FabricRun_Ranks_KnowWhoAndWhereTheyAre(tmp_path, transport):
     answer = fabric_run(
         tmp_path / "run", "--transport", transport, "--ranks", 3, "--env", "COLOUR=red", "--", "sh", "-c", script
     )
-    # Nothing crossed the fabric, which is what a run whose program ignored the transport looks like.
+    # Nothing crossed the fabric: the program ignored the transport.
     assert answer.returncode == 1 and "nothing crossed the fabric" in one_line(answer)
     for rank in range(3):
         said = (tmp_path / "run" / f"rank-{rank}.log").read_text()
@@ -470,7 +470,7 @@ def test_FabricRun_RankKilledAmidTraffic_FabricGoesOnAndRunEnds(tmp_path, transp
     )
     assert answer.returncode not in (0, 2), answer.stderr
     assert "failed first" in answer.stderr
-    # In order: its last table, which one that had died with the rank would not have printed.
+    # In order: the fabric prints its last table, which it could not if it had died with the rank.
     assert "frames under way" in (tmp_path / "run" / "fabric.log").read_text()
     assert (tmp_path / "run" / "fabric.err").read_text() == ""
 
@@ -537,7 +537,7 @@ def test_FabricRun_SignalMidRun_LeavesNothing(tmp_path, number, status):
         process.stderr.close()
     wait_for(lambda: not processes_naming(str(output)), "the end of all processes")
     assert run(["ip", "-br", "link"]).stdout == before
-    # A folder, empty, is all that a killed one may leave.
+    # A killed run may leave only an empty folder.
     assert all(not any(path.iterdir()) for path in tmp_path.glob("fabric-run-*"))
     assert number == signal.SIGKILL or not list(tmp_path.glob("fabric-run-*"))
     if number != signal.SIGKILL:

@@ -1,5 +1,5 @@
-"""Links of the kernel's netem, and where a run with them takes place: what can be known without such a kernel.
-tests/guest has the kernel do it."""
+"""Links of the kernel's netem, and the place of a run with them: tests that need no such kernel. tests/guest runs them
+in the kernel."""
 
 import json
 import sys

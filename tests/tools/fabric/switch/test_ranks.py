@@ -41,7 +41,8 @@ def edge(counted, source, destination):
 
 
 def check_books(counted):
-    """What hosts sent was offered to edges; what edges delivered reached hosts, or is accounted for."""
+    """Hosts sent as many frames as edges were offered; hosts received the frames that edges delivered, or counters
+    explain the difference."""
     assert sum(host["frames_in"] for host in counted["hosts"]) == sum(edge["offered"] for edge in counted["edges"])
     for host in counted["hosts"]:
         assert (
@@ -73,8 +74,8 @@ def test_AllReduce_DelayOnBothEdges_IsRightAndTakesARoundTrip(tmp_path, transpor
         perf=["-b", 4, "-e", "256K", "-f", 65536, "-n", 3, "-w", 1],
     )
     assert report["wrong_total"] == 0
-    # An element goes to the rank that reduces it, and comes back. That rank's own first all-reduce may find all it
-    # needs (it left the barrier later), so three of them take it two round trips, and the other one three.
+    # An element goes to the rank that reduces it, and comes back. That rank's own first all-reduce may find all its
+    # data there (it left the barrier later), so three of them take two round trips, and the other one three.
     for result in report["results"]:
         assert result["transports"][0]["max_us"] >= 2 * delay_us
         assert result["transports"][0]["time_us"] >= 1.5 * delay_us

@@ -128,7 +128,7 @@ def test_ReduceVectors_BadInput_IsOneLine(tmp_path, flags, reason):
 
 
 class Depth:
-    """A partial sum that only knows how many additions its operands went through."""
+    """A partial sum that only counts the additions its operands went through."""
 
     wire_bytes = 4
 
@@ -299,8 +299,8 @@ def registration_order(names):
 @pytest.mark.skipif(not DDP_TRAIN.exists(), reason=f"{DDP_TRAIN} is not built")
 @pytest.mark.parametrize("ranks, flags", [(3, ()), (3, ("--segment-bytes", "512")), (4, ()), (2, ())])
 def test_Gradients_OfRealDdp_AreTheModelsRingBitForBit(tmp_path, monkeypatch, ranks, flags):
-    """Each rank's gradient by itself, divided by the number of ranks and reduced bucket by bucket in the model's order,
-    is what c10d's reducer leaves on every rank."""
+    """Each rank's gradient alone, divided by the number of ranks and reduced bucket by bucket in the model's order,
+    equals the result of c10d's reducer on every rank."""
     torch_data = pytest.importorskip("torch.utils.data")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     text = (ROOT / "trainer/data/sample.txt").read_bytes()
