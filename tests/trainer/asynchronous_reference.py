@@ -1,8 +1,9 @@
 #!/usr/bin/python3
 """Repeats a run of --average asynchronous in plain Python and compares every loss, in fp64.
 
-What came when differs from run to run. The records say it: which update a rank's step was, of which version of the
-parameters its gradient. In that order the server's AdamW is computed again, a checkpoint in the middle included.
+The order of arrival differs from run to run. The records give it: for each rank's step, the number of its update, and
+the version of the parameters of its gradient. The server's AdamW is computed again in that order, with a checkpoint in
+the middle.
 
 usage: asynchronous_reference.py DDP_TRAIN SAMPLE_TEXT
 """

@@ -1,4 +1,4 @@
-// Ranks that do not wait for each other: what the server does with their gradients, and what real ranks end with.
+// Ranks that do not wait for each other: the server's handling of their gradients, and the results of real ranks.
 #include <future>
 #include <limits>
 
@@ -23,7 +23,7 @@ ParameterServer serverOf(const AveragingOptions& options, std::chrono::duration<
 
 AveragingOptions bound(int64_t steps) { return {.method = AveragingMethod::kAsynchronous, .stalenessBound = steps}; }
 
-// What a call threw.
+// The exception of a call.
 template <typename Call>
 std::string errorOf(const Call& call) {
   try {

@@ -1,4 +1,4 @@
-// Ranks that do not reduce every gradient: whom they meet, and what real ranks end with.
+// Ranks that do not reduce every gradient: their partners, and the results of real ranks.
 #include <signal.h>
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ TEST(Neighbours, EveryTopology_HearsWhoSendsAndNobodyTwice) {
 
 TEST(Neighbours, Exponential_ReachesEveryRankInLogarithmicallyManySteps) {
   constexpr int kRanks = 8;
-  std::vector<std::set<int>> knows(kRanks);  // whose parameters are in a rank's
+  std::vector<std::set<int>> knows(kRanks);  // ranks that have contributed to a rank's parameters
   for (int rank = 0; rank < kRanks; ++rank) knows[static_cast<size_t>(rank)].insert(rank);
   for (int64_t step = 0; step < 3; ++step) {
     const auto before = knows;
@@ -98,7 +98,7 @@ TEST(Averaging, DiLoCoWithoutMomentumAtRateOne_IsLocalSgd) {
 TEST(Averaging, BetweenMeetings_NothingButTheLossIsSent) {
   const auto records = recordsOf(
       train({"--spawn", "2", "--steps", "15", "--average", "local-sgd", "--inner-steps", "8", "--no-barrier"}));
-  // What a busy peer has not acknowledged yet TCP counts later, the first broadcast's too: in some of the steps.
+  // TCP counts unacknowledged bytes of a busy peer later, the first broadcast's too: so some steps send none.
   EXPECT_EQ(bytesOfAStep({records.begin() + 1, records.begin() + 8}), 0);
   int64_t sent = 0;  // by the meeting of step 8
   for (size_t step = 8; step <= 15; ++step) sent += records.at(step)["bytes_sent"].get<int64_t>();
@@ -129,11 +129,11 @@ TEST(Averaging, RankFileIsMissing_ResumeSaysWhich) {
   digestOf(train({"--spawn", "2", "--steps", "2", "--average", "gossip", "--checkpoint", folder / "c"}));
   ASSERT_TRUE(std::filesystem::remove(folder / "c.step2.rank1"));
   const auto refused = train({"--spawn", "2", "--steps", "4", "--average", "gossip", "--resume", folder / "c"});
-  EXPECT_NE(refused.shellStatus(), 0);  // of the rank that lacks it, or of one that lost it
+  EXPECT_NE(refused.shellStatus(), 0);  // the rank that lacks it, or one that lost it
   EXPECT_NE(refused.err.find("c.step2.rank1 is missing"), std::string::npos) << refused.err;
 }
 
-// What is left when a second run to the same path is killed before it replaces the first one's checkpoint.
+// Leftovers of a second run to the same path that was killed before it replaced the first one's checkpoint.
 TEST(Averaging, RankFileIsOfAnotherRun_ResumeSaysWhich) {
   const TemporaryFolder folder;
   for (const char* run : {"c", "other"}) {
@@ -145,7 +145,7 @@ TEST(Averaging, RankFileIsOfAnotherRun_ResumeSaysWhich) {
   EXPECT_NE(refused.err.find("c.step2.rank1: of another run than the checkpoint"), std::string::npos) << refused.err;
 }
 
-// Whoever is left waits for the dead one's parameters, or for those of a rank that does.
+// The remaining ranks wait for the dead one's parameters, or for those of a rank that does.
 TEST(Averaging, RankKilled_EndsTheRunPromptly) {
   for (const std::string method : {"local-sgd", "central", "gossip", "asynchronous"}) {
     SCOPED_TRACE(method);

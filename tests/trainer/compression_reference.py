@@ -54,7 +54,7 @@ def mixed(z):
 
 
 def generator_at(step, rank, parameter):
-    """The trainer's draw for a place: rank -1 is the same at all ranks."""
+    """The trainer's draw for a place: rank -1 is the same on all ranks."""
     seed = mixed(mixed(mixed(mixed(SEED) ^ step) ^ (rank + 1)) ^ parameter) >> 1
     return torch.Generator().manual_seed(seed)
 
@@ -98,7 +98,7 @@ def random_subset(count, generator):
 
 
 class Compression:
-    """What one rank's own hooks share: the step, the parameters' numbers, residuals."""
+    """State that one rank's own hooks share: the step, the parameters' numbers, residuals."""
 
     def __init__(self, method, parameters):
         self.method = method
@@ -152,7 +152,7 @@ def bf16_sum(tensor, group=None, async_op=True):
 
 
 class OurAllReduce:
-    """torch.distributed, as default_hooks sees it."""
+    """Looks like torch.distributed to default_hooks."""
 
     group, all_reduce = dist.group, staticmethod(bf16_sum)
 

@@ -59,7 +59,7 @@ at::Tensor gaussian(int64_t count, at::ScalarType type = at::kFloat) {
   return at::randn({count}, type);
 }
 
-// What a code of these values says.
+// The values that a code decodes to.
 at::Tensor throughCode(const Codec& codec, const at::Tensor& values, int64_t draw = 0) {
   std::vector<std::byte> code(static_cast<size_t>(codec.codeBytes(values.numel(), values.element_size())));
   codec.encode(values, code, {.seed = 1, .step = draw, .rank = 0, .parameter = 0});
@@ -101,7 +101,7 @@ TEST(Codec, NotFiniteGradient_IsNotHidden) {
   }
 }
 
-// Of a peer that says anything: nothing outside of the tensor is touched.
+// A hostile peer: decoding touches nothing outside the tensor.
 TEST(Codec, AnyBytes_AreDecodedWithinTheTensor) {
   std::mt19937 random(5);
   for (const auto& codec : allCodecs()) {
@@ -140,8 +140,8 @@ TEST(Sign, Code_IsTheMeanMagnitudeWithEachSign) {
   EXPECT_TRUE(throughCode(*makeSignCodec(), values).allclose(expected, 1e-15, 0));
 }
 
-// An element is one of two neighbouring levels, `width` apart. The mean over many draws is it within Bernstein's bound,
-// which a correct codec exceeds at any of the elements with a probability of 1e-6.
+// An element is one of two neighbouring levels, `width` apart. The mean over many draws equals it within Bernstein's
+// bound; a correct codec exceeds that at any of the elements with a probability of 1e-6.
 void expectUnbiased(const Codec& codec, const at::Tensor& values, const at::Tensor& width) {
   constexpr int kDraws = 4000;
   auto sum = at::zeros_like(values);
@@ -215,7 +215,7 @@ CompressionOptions optionsOf(CompressionMethod method, double ratio, bool feedba
   return options;
 }
 
-// What the only rank gets back for a gradient.
+// The result for a gradient when there is only one rank.
 at::Tensor reduced(Compressor& compressor, const at::Tensor& gradient, int64_t step) {
   OneRank wire;
   const std::vector<GradientPart> parts{{0, gradient.clone()}};
@@ -314,8 +314,8 @@ TEST_P(Compression, RunThatResumes_EndsBitIdenticalOnAllRanks) {
   EXPECT_GT(step["compression_ratio"].get<double>(), 1.1);
 }
 
-// Where a gradient is sent as such (all of it, in one bucket), two ranks reduce it to the same bits as the plain
-// all-reduce does.
+// If a gradient is sent as it is (all of it, in one bucket), two ranks reduce it to the same bits as the plain
+// all-reduce.
 TEST(Training, CompressionThatLeavesNothingOut_EqualsPlainDdp) {
   const std::vector<std::string> two{"--spawn", "2", "--steps", "4"};
   const auto plain = digestOf(two);

@@ -60,8 +60,8 @@ class Divergence : public ::testing::Test {
     });
   }
 
-  // Whose parameters overflow in the optimiser's first step with --lr 1 --weight-decay 1000, in a place that no loss of
-  // 16 tokens sees.
+  // Parameters that overflow in the optimiser's first step with --lr 1 --weight-decay 1000, where the loss of 16 tokens
+  // does not show it.
   std::string weightsThatOverflowUnseen() {
     return weights([](auto& tensors) { tensors["wpe.weight"][127].fill_(1e38); });
   }
@@ -176,7 +176,7 @@ TEST_F(Divergence, ParametersThatNoLossShows_ReplaceNoCheckpointAndNoModel) {
     EXPECT_EQ(contentsOf(checkpoint_), checkpoint);
     EXPECT_EQ(contentsOf(model_), model);
   }
-  // Without a file, too: the summary would tell of parameters that are none.
+  // Also without a file: the summary would report invalid parameters.
   const auto finished = train(spoiling + Flags{"--metrics", metrics_});
   expectRefused(finished, "wpe.weight holds -inf at element 4064");
   EXPECT_EQ(finished.exitStatus, 1);

@@ -1,4 +1,4 @@
-// Ranks that are killed while they train, and what the run makes of it.
+// Ranks that are killed while they train, and how the run continues.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -106,7 +106,7 @@ TEST(Elastic, TwoRanksKilled_RestGoesOnAndEachSampleCountsOnce) {
   EXPECT_GE(restarts[0]["repeated_steps"].get<int>(), 0);
   EXPECT_GT(restarts[0]["lost_seconds"].get<double>(), 0);
   expectEverySampleOnce(contentsOf(folder / "samples"), 400, 8, 42);
-  // Every record says which generation it is of, so that those of repeated steps can be told apart.
+  // Every record names its generation, so that repeated steps can be told apart.
   int64_t generation = 0;
   std::set<std::pair<int64_t, int64_t>> steps;
   for (const Json& record : records(finished.out)) {
@@ -116,7 +116,7 @@ TEST(Elastic, TwoRanksKilled_RestGoesOnAndEachSampleCountsOnce) {
     EXPECT_TRUE(record["event"] != "step" || steps.emplace(generation, record["step"].get<int64_t>()).second) << record;
   }
   EXPECT_EQ(generation, 2);
-  // The same batches and weights: the run that nobody killed, up to the order of additions.
+  // The same batches and weights as in an undisturbed run, up to the order of additions.
   const TemporaryFolder undisturbed;
   const auto straight = train({"--batch-size", "8", "--precision", "fp64", "--samples", "400"});
   ASSERT_EQ(straight.shellStatus(), 0) << straight.err;
@@ -260,7 +260,7 @@ TEST(Elastic, DamagedCheckpointAndFullDisk_TheOneBeforeStaysWhole) {
   EXPECT_EQ(contentsOf(folder / "c.previous"), before);
 }
 
-// Whoever starts anew meets the full disk again, and no rank is lost.
+// A restarted run meets the full disk again, and no rank is lost.
 TEST(Elastic, FullDisk_EndsWithTheReasonAndWithoutRestart) {
   const TemporaryFolder folder;
   ASSERT_EQ(train(elastic(folder, {"--elastic", "1:2", "--steps", "5"})).shellStatus(), 0);
@@ -293,7 +293,7 @@ TEST(Elastic, ShardedModel_HasTheSameBits) {
   EXPECT_EQ(digest(sharded, "1"), digest(plain, "0"));
 }
 
-// As under torchrun, whose agents count restarts each for itself: a new agent's rank may be the first, and says 0.
+// As under torchrun: its agents count restarts separately, so a new agent's rank may be the first, and says 0.
 TEST(Elastic, AnotherLauncherRestartsWithMoreRanks_EachSampleCountsOnce) {
   const TemporaryFolder folder;
   const auto flags = elastic(folder, {"--elastic", "1:2", "--samples", "800"});

@@ -1,4 +1,4 @@
-// Loss and perplexity on text that is not trained on: real ranks. DDP_TRAIN names the program.
+// Loss and perplexity on a text that is not trained on: real ranks. DDP_TRAIN names the program.
 #include <cmath>
 #include <filesystem>
 #include <string>
@@ -43,7 +43,7 @@ std::string text(int samples) {
 
 class Evaluation : public ::testing::Test {
  protected:
-  // Of one run; also checks that the summary has what the last record has.
+  // The last record of one run; also checks that the summary agrees with it.
   nlohmann::json lastOf(const std::vector<std::string>& flags) {
     const auto finished = train(flags);
     const auto summary = summaryOf(finished);
@@ -65,7 +65,7 @@ class Evaluation : public ::testing::Test {
   TemporaryFolder folder_;
 };
 
-// The loss of a training step whose batch is the whole text is the same mean, by another way.
+// A training step that has the whole text as its batch has the same mean as loss, computed in another way.
 TEST_F(Evaluation, OfAText_IsTheMeanOverItsTokens) {
   const auto path = file("t", text(7));
   const auto common = joined({"--steps", "1", "--precision", "fp64"}, kStandStill);

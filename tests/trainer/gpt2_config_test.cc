@@ -9,7 +9,8 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-// What transformers 4.46 counts of GPT2LMHeadModel(GPT2Config.from_pretrained(NAME)), where the head is the embedding.
+// The counts of transformers 4.46 for GPT2LMHeadModel(GPT2Config.from_pretrained(NAME)), with the embedding as the
+// head.
 TEST(Gpt2Config, Published_HaveTheirNumbersOfParameters) {
   EXPECT_EQ(Gpt2Config::of("distilgpt2").parameterCount(), 81'912'576);
   EXPECT_EQ(Gpt2Config::of("gpt2").parameterCount(), 124'439'808);
@@ -26,7 +27,7 @@ TEST(Gpt2Config, Names_AreThoseOfTheModels) {
   EXPECT_THROW(Gpt2Config::of("gpt3"), UsageError);
 }
 
-// As the model hub has it, with keys that say nothing about sizes.
+// The file of the model hub, with keys that do not concern sizes.
 const nlohmann::json kMedium =
     nlohmann::json::parse(R"({"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"],
     "attn_pdrop": 0.1, "bos_token_id": 50256, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05, "model_type": "gpt2",
@@ -39,7 +40,7 @@ class Gpt2ConfigFile : public ::testing::Test {
     writeText(path_, text);
     return Gpt2Config::fromFile(path_);
   }
-  // Of the published file with one key changed; the message names the file.
+  // The error for the published file with one key changed; the message names the file.
   std::string refusalOf(const std::string& key, const nlohmann::json& value) {
     auto changed = kMedium;
     changed[key] = value;

@@ -1,4 +1,4 @@
-// Programs that are ended while they write: nothing half-written stays, and what SIGKILL leaves goes with the next run.
+// Programs that are ended while they write: nothing half-written stays, and the next run removes what SIGKILL leaves.
 // DDP_TRAIN and TOKENISE name the programs, FAILING_CALLS the library that makes fsync take long.
 #include <fcntl.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ Environment withSlowDisk() { return withFailing("TEST_FSYNC_SECONDS", "60"); }
 
 class Interruption : public ::testing::TestWithParam<int> {
  protected:
-  // Ends `process` once it writes; what is left of `folder` then.
+  // Ends `process` once it writes; returns the files left in `folder`.
   std::set<std::string> leftBy(Program& process, const std::string& folder, const std::string& written) {
     EXPECT_TRUE(comes(folder, written));
     ::kill(process.pid(), GetParam());
@@ -103,7 +103,7 @@ TEST(Leftovers, RankFilesThatNoCheckpointNeeds_AreRemovedOrNamed) {
   const Flags average{"--spawn", "2", "--average", "local-sgd"};
   ASSERT_EQ(train(Flags{"--steps", "4", "--checkpoint", folder / "c"} + average).shellStatus(), 0);
   ASSERT_EQ(train(Flags{"--steps", "2", "--checkpoint", folder / "other"} + average).shellStatus(), 0);
-  // Of the checkpoint's own run, of another one, of a rank that the run has not, and what is somebody else's.
+  // Files of the checkpoint's own run, of another one, of a rank that the run does not have, and a stranger's.
   for (const int rank : {0, 1}) {
     const std::string r = std::to_string(rank);
     fs::copy_file(folder / "c.step4.rank" + r, folder / "c.step6.rank" + r);

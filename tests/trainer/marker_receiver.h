@@ -40,7 +40,7 @@ class MarkerReceiver {
 
   uint16_t port() const { return port_; }
 
-  // What has come: on loopback, all that has been sent.
+  // The markers that have arrived: on loopback, all that were sent.
   std::vector<ReceivedMarker> receive() {
     std::vector<ReceivedMarker> markers;
     std::array<char, 200> bytes;

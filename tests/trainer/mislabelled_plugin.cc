@@ -1,5 +1,5 @@
-// A plug-in with a fault: what is made under the name of GLOO_DEVICE_TRANSPORT is a device of PLANTED_TRANSPORT. It
-// loads the real one, which DDP_TRAIN_PLUGIN names, first.
+// A faulty plug-in: the device made under the name in GLOO_DEVICE_TRANSPORT is one of PLANTED_TRANSPORT. It first loads
+// the real plug-in, which DDP_TRAIN_PLUGIN names.
 #include <dlfcn.h>
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Ranks that share one model, as users run them: the numbers of one rank with the same samples, for the bytes that the
-// papers say. DDP_TRAIN names the program.
+// Ranks that share one model, as users run them: the same numbers as one rank with the same samples, and as many bytes
+// as the papers say. DDP_TRAIN names the program.
 #include <algorithm>
 #include <csignal>
 #include <fstream>
@@ -143,7 +143,7 @@ TEST(ModelParallel, FollowsOneRank) {
   }
 }
 
-// With one micro-batch nothing is added in another order.
+// With one micro-batch the order of additions is the same.
 TEST(Pipeline, OneMicroBatch_HasOneRanksBits) {
   const Flags common{"--steps", "3", "--lr", "1e-2"};
   const auto alone = digestOf(train(common));

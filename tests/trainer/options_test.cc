@@ -22,7 +22,7 @@ std::string refusal(const std::vector<std::string>& flags) {
   return "accepted";
 }
 
-// Every option in a text; what stands in `remedies` need not be given.
+// Every option in a text must be among the given ones, except those in `remedies`.
 void expectOnlyGiven(const std::vector<std::string>& flags, const std::set<std::string>& remedies = {}) {
   const std::string said = refusal(flags);
   ASSERT_NE(said, "accepted");

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Trains the tiny model on passages in plain Python, all ranks' samples as one batch, and compares every loss.
 
-A step's loss is the mean over the tokens that count, whichever rank and micro-batch they are of, in fp64. Passages are
-padded, packed, or packed into shards of which each rank reads its own.
+A step's loss is the mean over the tokens that count, on whichever rank and in whichever micro-batch, in fp64. Passages
+are padded, packed, or packed into shards; each rank then reads its own shards.
 
 usage: passages_reference.py DDP_TRAIN SAMPLE_TEXT; TOKENISE names the other program
 """

@@ -1,4 +1,4 @@
-// Parameters and gradients in 16 bits, fp32 masters, loss scaling: parts of them, and whole runs. DDP_TRAIN names the
+// Parameters and gradients in 16 bits, fp32 masters, loss scaling: the parts, and whole runs. DDP_TRAIN names the
 // program.
 #include <cmath>
 #include <cstdlib>
@@ -89,7 +89,8 @@ TEST_P(SixteenBits, Sums_AreThoseOfFp32RoundedOnce) {
   const auto product = arithmetic::addmm(b, x, w);
   EXPECT_EQ(product.scalar_type(), GetParam());
   EXPECT_TRUE(at::equal(product, at::addmm(b.to(at::kFloat), x.to(at::kFloat), w.to(at::kFloat)).to(GetParam())));
-  // 4096 ones: neither type can count beyond 2048 one by one. Small products and large ones, which may go another way.
+  // 4096 ones: neither type can count beyond 2048 one by one. Small products and large ones, which may use another
+  // algorithm.
   for (const int64_t rows : {1, 8, 31, 64, 200}) {
     const auto ones = at::ones({rows, 4096}, GetParam()), zeros = at::zeros({rows}, GetParam());
     EXPECT_TRUE(arithmetic::mm(ones, ones.t()).eq(4096).all().item<bool>()) << rows;
@@ -142,7 +143,7 @@ TEST(Arithmetic, FullPrecision_IsAtensOwnOperator) {
   }
 }
 
-// A model of one parameter, whose gradient a test sets.
+// A model of one parameter; a test sets its gradient.
 class MasterWeights : public ::testing::Test {
  protected:
   MasterWeights() {

@@ -54,8 +54,8 @@ TEST(Training, RanksTogether_EqualOneRankWithTheWholeBatch) {
   EXPECT_LT(one.back(), one.front());
 }
 
-// 41 samples in steps of 12, the last of which has 5: shares of 5; 3 and 2; 2, 2 and 1; or a micro-batch of 4 and one
-// of 1.
+// 41 samples in steps of 12; the last step has 5, in shares of 5; 3 and 2; 2, 2 and 1; or a micro-batch of 4 and one of
+// 1.
 TEST(Training, WeightedTail_EqualsOneRankWithTheWholeBatch) {
   const std::vector<std::string> common{"--samples",   "41",   "--epochs", "2",
                                         "--precision", "fp64", "--tail",   "weighted"};
@@ -226,7 +226,7 @@ TEST(Failure, OptionsOfOneOfThreeRanksDiffer_AllNameThem) {
   }
 }
 
-// At a sharded model's checkpoint all ranks gather it, so rank 0 must not be the only one that makes one.
+// All ranks gather a sharded model's checkpoint, so rank 0 must not be the only one that makes one.
 TEST(Failure, CheckpointThatOneRankMakesAlone_IsNamed) {
   const TemporaryFolder folder;
   const uint16_t port = freePort();
@@ -261,8 +261,8 @@ TEST(Failure, AgentsStoreThatDoesNotAnswer_IsBoundedAndTheWayOutNamed) {
   EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
 }
 
-// As PyTorch 2.13's does with 1.13's `check`, when it comes in several segments: it takes it for `add`, answers with
-// the sum, and closes the connection over what follows.
+// PyTorch 2.13's store does this with 1.13's `check`, if it comes in several segments: it takes it for `add`, answers
+// with the sum, and closes the connection over the rest.
 TEST(Failure, AgentsStoreThatMisunderstands_TheWayOutIsNamed) {
   const uint16_t port = freePort();
   const FileDescriptor listener = socketOnPort(port, /*reuse=*/false);
@@ -278,7 +278,7 @@ TEST(Failure, AgentsStoreThatMisunderstands_TheWayOutIsNamed) {
   Environment environment = rankOf(0, 1, port);
   environment["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   const auto finished = train({"--steps", "1", "--rendezvous-timeout", "5"}, environment);
-  ::shutdown(listener.get(), SHUT_RDWR);  // if nobody came
+  ::shutdown(listener.get(), SHUT_RDWR);  // if no one came
   agent.join();
   EXPECT_EQ(finished.shellStatus(), 1);
   EXPECT_NE(finished.err.find("TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"), std::string::npos) << finished.err;
@@ -298,7 +298,7 @@ TEST(Failure, WhoListensOnMasterPortDoesNotAnswer_IsBounded) {
   EXPECT_NE(finished.err.find("no answer"), std::string::npos) << finished.err;
 }
 
-// The others dial while rank 0 looks whether the port is free: a connection to that look would be closed under them.
+// The others dial while rank 0 checks whether the port is free: a connection to that check would be closed under them.
 TEST(Failure, RankZeroIsPreemptedWhereverItListens_AllMeet) {
   const auto finished = train({"--spawn", "4", "--steps", "1"}, withFailing("TEST_LISTEN_SECONDS", "1"));
   EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
@@ -384,7 +384,7 @@ TEST(BadInput, ModelThatCannotBeWritten_IsRefusedBeforeTheFirstStep) {
   EXPECT_FALSE(std::filesystem::exists(folder / "m")) << "steps were run";
 }
 
-// A file of each rank's own, on its own machine.
+// Each rank writes its own file, on its own machine.
 TEST(BadInput, RankFilesThatCannotBeWritten_AreRefusedBeforeTheFirstStep) {
   const TemporaryFolder folder;
   const uint16_t port = freePort();

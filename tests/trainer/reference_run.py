@@ -2,10 +2,10 @@
 """Trains the tiny model in plain Python and compares every loss with ddp_train's.
 
 An independent implementation (Hugging Face's formulas on torch.nn.functional, torch's DistributedSampler and AdamW)
-must follow the same trajectory: data order, tokens, model, loss and optimiser are all checked at once.
+must follow the same trajectory: this checks data order, tokens, model, loss and optimiser at once.
 
 usage: reference_run.py DDP_TRAIN SAMPLE_TEXT [FLAG...]
-The flags are those of a way to train that must not change the numbers.
+The flags select a way to train that must not change the numbers.
 """
 
 import json

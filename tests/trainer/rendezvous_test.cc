@@ -1,4 +1,4 @@
-// Ranks that meet others who are not like them. DDP_TRAIN names the program.
+// Ranks that meet incompatible ones. DDP_TRAIN names the program.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ namespace {
 
 std::vector<uint8_t> bytesOf(const std::string& text) { return {text.begin(), text.end()}; }
 
-// What rank 1 says of a run in whose store somebody has put these.
+// Rank 1's message in a run with a store that holds these entries.
 std::string saidWith(const std::map<std::string, std::string>& entries) {
   const uint16_t port = freePort();
   c10d::TCPStoreOptions options;
@@ -36,7 +36,7 @@ void expectOnePrintableLine(const std::string& said) {
       << said;
 }
 
-// c10d gives keys a prefix of its own in its stores.
+// c10d adds its own prefix to keys in its stores.
 std::map<std::string, std::string> underEachName(const std::string& key, const std::string& value) {
   return {{key, value}, {"/" + key, value}};
 }

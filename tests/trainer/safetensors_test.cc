@@ -154,7 +154,7 @@ TEST_F(Safetensors, HeadersThatWouldCostMemory_AreRefusedWithTheReason) {
   expectRefused(lengthPrefix(33 << 20) + "{}", "it begins with a header length of");
 }
 
-// What of a tensor nobody knows does no harm, and escapes are read as JSON has them.
+// Unknown keys of a tensor do no harm, and escapes are read as JSON.
 TEST_F(Safetensors, OtherKeysAndEscapes_AreReadAllTheSame) {
   writeText(path_, file("{ \"\\u00e9\\\"\": {\"more\": 3, "
                         "\"dtype\":\"U8\",\"shape\":[1],\"other\":[null],\"data_offsets\":[0,1]} }   ",
@@ -174,7 +174,7 @@ size_t peakMemory() {
   return 0;
 }
 
-// In a process of its own, without memory that was freed before and would be used anew.
+// In a separate process, so that it cannot reuse memory that was freed before.
 size_t memoryOfOpening(const std::string& path) {
   ::malloc_trim(0);
   int toHere[2];

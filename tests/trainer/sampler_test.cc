@@ -78,8 +78,8 @@ TEST(Sampler, RanksOfAnEpoch_ShareNoSample) {
   EXPECT_EQ(seen.size(), 96u);
 }
 
-// Rank 0 reads the second, the fourth and the third of five shards, rank 1 the first and the last. Any two have 4
-// samples at least.
+// Rank 0 reads the second, the fourth and the third of five shards, rank 1 the first and the last. Any two have at
+// least 4 samples.
 TEST(ShardStream, RankReadsItsShardsFromFrontToBack) {
   const std::vector<int64_t> shards{3, 3, 0, 3, 3, 1};          // the one of 0 is none
   ASSERT_EQ(torchPermutation(5, 3), (Indices{1, 0, 3, 4, 2}));  // PyTorch's

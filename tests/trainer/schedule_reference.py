@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Compares ddp_train's learning rates, and what they lead to, with torch's and transformers' schedules.
 
-The decay is torch.optim.lr_scheduler's LinearLR and CosineAnnealingLR after a LambdaLR warm-up, and the formulas of
-transformers' get_linear_schedule_with_warmup and get_cosine_schedule_with_warmup stand beside them. The model is
+The decay is torch.optim.lr_scheduler's LinearLR and CosineAnnealingLR after a LambdaLR warm-up, and is also compared
+with the formulas of transformers' get_linear_schedule_with_warmup and get_cosine_schedule_with_warmup. The model is
 reference_run.py's.
 
 usage: schedule_reference.py DDP_TRAIN SAMPLE_TEXT

@@ -212,7 +212,7 @@ TEST(TargetLoss, ResumedRun_EndsAtTheSameStep) {
   EXPECT_EQ(resumed["sha256"], straight["sha256"]);
 }
 
-// As after a rank that was lost behind the last step: the checkpoint is there, the end was not.
+// As after the loss of a rank behind the last step: the checkpoint exists, the end was not recorded.
 TEST(TargetLoss, ElasticRunThatHadReachedIt_TrainsNoFurther) {
   const TemporaryFolder folder;
   auto flags = kToTarget;

@@ -1,5 +1,5 @@
-// ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, for the
-// bytes that the paper promises. Everything runs the tiny model; DDP_TRAIN names the program.
+// ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, and as
+// many bytes as the paper says. Everything runs the tiny model; DDP_TRAIN names the program.
 #include <algorithm>
 #include <map>
 #include <span>
@@ -137,8 +137,7 @@ TEST(Zero, MemoryAndBytes_AreThePapers) {
 TEST(Zero, PeakOfTensors_FallsWithEveryStage) {
   double above = 1e18;
   for (int stage = 0; stage <= 3; ++stage) {
-    // Small activations, so that the model's state is most of what there is; stage 1 and 2 differ between micro-batches
-    // only.
+    // Small activations, so that the model's state dominates; stages 1 and 2 differ between micro-batches only.
     const auto finished = train(Flags{"--spawn", "2", "--steps", "2", "--memory-metrics", "--batch-size", "1",
                                       "--seq-length", "4", "--accumulate", "2", "--bucket-cap-mb", "0.01"} +
                                 zero(stage));
@@ -235,7 +234,7 @@ TEST(ActivationCheckpointing, SameBits_AsWithout) {
   EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(2))));
 }
 
-// A second gather is not needed: the recomputation has what backward gathers anyway.
+// No second gather: the recomputation has the parameters that backward gathers anyway.
 TEST(ActivationCheckpointing, WithStageThree_SendsTheSameBytes) {
   const Flags common = Flags{"--spawn", "2", "--steps", "5"} + zero(3);
   const auto without = stepsOf(train(common).out),

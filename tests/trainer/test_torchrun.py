@@ -29,7 +29,7 @@ PLUGIN = DDP_TRAIN.parents[1] / "plugin/libgloo_bypass.so"
 README = ROOT / "trainer/elastic/README.md"
 SAMPLES, BATCH, STEPS = 240, 4, 60  # one epoch; of MAX ranks
 TRAINING = ["--model", "tiny", "--seq-length", "16", "--precision", "fp64", "--samples", str(SAMPLES), "--no-progress"]
-# A lost agent is noticed after 5 s, and nobody waits for more machines than there are.
+# A lost agent is noticed after 5 s, and no agent waits for more machines than there are.
 SHORT_WAITS = "keep_alive_interval=1,keep_alive_max_attempt=5,last_call_timeout=1"
 PIPE_BYTES = 4096  # some records
 
@@ -40,7 +40,7 @@ pytestmark = [
 
 
 class OneHost:
-    """Where there are no network namespaces: two addresses of this machine, whose ranks share memory over DPDK."""
+    """For machines without network namespaces: two addresses of this machine; the ranks share memory over DPDK."""
 
     interface = "lo"
 
@@ -71,14 +71,14 @@ def hosts():
 
 
 def documented_commands():
-    """By address: the words that start an agent there."""
+    """By address: the command that starts an agent there."""
     lines = re.findall(r"^(torchrun .*--local_addr (\S+) .*)$", README.read_text().replace("\\\n", " "), re.MULTILINE)
     return {address: shlex.split(line) for line, address in lines}
 
 
 class Agent:
     """torchrun on a host, with one rank. `read` gives the rank's records at the test's pace: the pipe is small, and a
-    rank whose records nobody reads waits. So nothing here depends on how fast the machine trains."""
+    rank with unread records waits. So nothing here depends on how fast the machine trains."""
 
     def __init__(self, command, environment, log):
         self.log, self.rest, self.output = log, b"", None
@@ -110,7 +110,7 @@ class Agent:
         return json.loads(line)
 
     def read_until(self, wanted):
-        """Records, the last of which is wanted."""
+        """Records up to the last one wanted."""
         end, records = time.monotonic() + HANG_SECONDS, []
         while not (records and wanted(records[-1])):
             record = self.read(end)
@@ -131,7 +131,7 @@ class Agent:
         return records
 
     def kill(self):
-        """With its rank, and without a word to the others."""
+        """Kills it with its rank, without a message to the others."""
         if self.process.poll() is not None:
             return
         tasks = pathlib.Path(f"/proc/{self.process.pid}/task")
@@ -146,7 +146,8 @@ class Agent:
 
 class Agents:
     """`with Agents(hosts, folder, "TCP") as agents: agents.start("10.0.0.1")`, with an address of README.md. Its first
-    machine, which serves the meeting, is host 1 here: ranks are numbered by address, so that rank 0 goes and comes."""
+    machine, which serves the rendezvous, is host 1 here: ranks are numbered by address, so that rank 0 leaves and
+    returns."""
 
     def __init__(self, hosts, folder, transport):
         self.hosts, self.folder, self.port, self.started = hosts, folder, free_port(), []
@@ -204,7 +205,7 @@ def has_started(ranks):
 
 
 def kept_samples(log):
-    """By step: of its last try, all ranks' samples."""
+    """All ranks' samples by step, from the step's last try."""
     tries = collections.defaultdict(dict)
     for line in map(json.loads, log.read_text().splitlines()):
         tries[line["step"]].setdefault(line["generation"], []).extend(line["samples"])
@@ -257,7 +258,7 @@ def test_Elastic_AgentLostWithItsRankThenAnotherComes_EachSampleCountsOnce(trans
 
 
 def test_AgentsStore_OfAnotherPyTorch_TheWayOutIsNamed(hosts, tmp_path):
-    """Where the two PyTorches do understand each other, training ends well."""
+    """If the two PyTorches do understand each other, training ends well."""
     with Agents(hosts, tmp_path, "TCP") as agents:
         del agents.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"]
         agent = agents.start("10.0.0.1", ["--steps", "5"], restarts=0)

@@ -1,4 +1,4 @@
-// ddp_train with the tiny model, started as users start it. DDP_TRAIN names the program.
+// Starts ddp_train with the tiny model as users do. DDP_TRAIN names the program.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace gloo_bypass::trainer::testing {
 
 using Environment = std::map<std::string, std::string>;
-constexpr std::chrono::seconds kLimit{100};  // only a hang reaches it
+constexpr std::chrono::seconds kLimit{100};  // a bound that only a hang reaches
 
 // For a rank that no launcher of ours starts.
 inline Environment rankOf(int rank, int worldSize, uint16_t port) {
@@ -24,7 +24,7 @@ inline Environment rankOf(int rank, int worldSize, uint16_t port) {
           {"MASTER_PORT", std::to_string(port)}};
 }
 
-// With calls of the C library that fail or take long: tests/support/failing_calls.cc.
+// With C library calls that fail or take long: tests/support/failing_calls.cc.
 inline Environment withFailing(const std::string& variable, const std::string& value) {
   return {{"LD_PRELOAD", std::getenv("FAILING_CALLS")}, {variable, value}};
 }

@@ -1,4 +1,4 @@
-// Text that has been tokenised already: what is written is what is read, and what is damaged is refused.
+// Tokenised text: reading returns what was written, and damaged files are refused.
 #include <sys/resource.h>
 
 #include <array>
@@ -173,7 +173,7 @@ TEST(Tokenise, RunOfShards_HasTheBitsOfTheText) {
   expectRefused(train({"--steps", "1", "--data", folder / "."}), "a folder without shard-00000.safetensors");
 }
 
-// Under a mapping it was SIGBUS, or tokens of 0 where the end lies in the last page.
+// With a mapping it was SIGBUS, or tokens of 0 if the end lies in the last page.
 TEST(TokenShards, ShardThatBecomesShorterWhileRanksReadIt_EndsThemWithItsName) {
   const std::string text = std::getenv("SAMPLE_TEXT");
   for (const size_t left : {size_t{0}, size_t{400}}) {

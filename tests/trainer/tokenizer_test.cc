@@ -137,7 +137,7 @@ TEST(Tokenizer, ForeignFiles_AreRefusedWithTheReason) {
   expectRefused(good.vocab.dump(), "a c\n", "merges.txt:1: a token of this merge is not in vocab.json");
 }
 
-// Wherever a text is cut. Every pair that may stand in one of the pattern's words merges, so that another word is
+// For any cut of a text. Every pair that may stand in one of the pattern's words merges, so that another word gives
 // another token.
 TEST(TokenisablePiece, PiecesTokens_AreTheTexts) {
   const std::string newline = "\xC4\x8A", tab = "\xC4\x89";
@@ -183,7 +183,7 @@ std::string joined(TextPieces pieces, const std::function<void(std::string_view)
   return whole;
 }
 
-// However much is read at a time, pieces are the text and mean what it means.
+// However much is read at a time, the pieces make up the text and have its tokens.
 TEST(TextPieces, OfTokensAndPassages_TogetherAreTheText) {
   const TemporaryFolder folder;
   auto tokenizer = SmallVocabulary({{"a", "b"}, {"b", "c"}}).tokenizer();

@@ -23,7 +23,7 @@ except ImportError:
 
 RANKS, STEPS = 2, 5
 DRAW_STEP = os.path.join(os.path.dirname(__file__), "../../trainer/tracing/draw_step.py")
-# What PyTorch has no name for: its engine has none for a whole backward, its reducer none for a bucket that fills.
+# Spans without a name in PyTorch: its engine has none for a whole backward, its reducer none for a bucket that fills.
 OUR_OWN = ("backward", "exposed gloo:all_reduce", "queued")
 
 

@@ -1,4 +1,4 @@
-// Traces, clocks and utilisation: the arithmetic by itself, and real ranks whose clocks differ.
+// Traces, clocks and utilisation: the arithmetic alone, and real ranks with clocks that differ.
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -206,7 +206,7 @@ std::vector<std::string> with(std::vector<std::string> flags, const std::vector<
   return flags;
 }
 
-// The duration in seconds of all spans of a name in a step of a rank.
+// The total duration in seconds of the spans of a name in a step of a rank.
 double secondsOf(const std::vector<Json>& spans, const std::string& name, int64_t rank, int64_t step) {
   double microseconds = 0;
   for (const auto& span : spans) {
@@ -254,7 +254,7 @@ TEST(Tracing, AllRanks_HaveEveryStepAndBucketAndTheMetricsTimes) {
 
 TEST(Tracing, EveryBucket_IsReadyBeforeItIsHandedOver) {
   const TemporaryFolder folder;
-  // Resumed: the reducer's buckets are rebuilt by a backward that is of no step.
+  // Resumed: a backward outside any step rebuilds the reducer's buckets.
   ASSERT_EQ(train(with(kManyBuckets, {"--checkpoint", folder / "c"})).shellStatus(), 0);
   const auto finished =
       train(with(kManyBuckets, {"--steps", "6", "--resume", folder / "c", "--trace", folder / "t.json"}));
@@ -319,7 +319,7 @@ TEST(Tracing, CompressedBuckets_AreSpansAsReducedOnesAre) {
   EXPECT_EQ(filled, bytes);
 }
 
-// The exit status of `unshare` with the arguments; 127 where it is not there.
+// The exit status of `unshare` with the arguments; 127 if it is not installed.
 int unshareStatus(const std::string& arguments) {
   return WEXITSTATUS(std::system(("unshare " + arguments + " >/dev/null 2>&1").c_str()));
 }

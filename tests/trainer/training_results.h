@@ -1,4 +1,4 @@
-// What a run of ddp_train said: its records, its digest, or why it refused.
+// The results of a run of ddp_train: its records, its digest, or the reason for a refusal.
 #pragma once
 
 #include <algorithm>
@@ -47,8 +47,8 @@ inline std::vector<nlohmann::json> stepsOf(const std::string& text) {
   return lines;
 }
 
-// The bytes that this rank sent in one of `steps`, of as many each, but for the first. What TCP sends twice on a busy
-// machine counts too, in some of them: the least is what a step takes.
+// The bytes that this rank sent in one of `steps`, which all send as many, except the first. Retransmissions of TCP on
+// a busy machine count too, in some of them: the minimum is a step's own.
 inline double bytesOfAStep(const std::vector<nlohmann::json>& steps) {
   double least = std::numeric_limits<double>::infinity();
   for (size_t i = 1; i < steps.size(); ++i) {

@@ -28,7 +28,7 @@ TEST(Doorbell, RungManyTimes_OneQuietSilencesThemAll) {
   EXPECT_TRUE(isHeard(doorbell));
 }
 
-// As many as come while the owner looks at its rings between arm() and block().
+// Rings that come while the owner checks its rings between arm() and block().
 TEST(WakeEvent, WokenManyTimesWhileArmed_OneSleepEndsAtOnceAndTheNextLasts) {
   WakeEvent event;
   event.arm();

@@ -24,7 +24,7 @@ bool seesTheEnd(const FileDescriptor& fd) {
   return ::recv(fd.get(), &byte, 1, MSG_DONTWAIT) == 0;
 }
 
-// A child that has given free what it inherited, and lives until this goes.
+// A child that has closed its inherited descriptors, and lives until this object goes.
 class Child {
  public:
   Child() {
@@ -68,7 +68,7 @@ TEST(ForkedChild, LeftDescriptor_PeerSeesItsEndWhileTheChildLives) {
 TEST(ForkedChild, OtherDescriptors_StayWithTheChild) {
   auto [ours, peers] = socketPair();
   auto [reused, unused] = socketPair();
-  // Whoever has the number afterwards is not meant.
+  // A later owner of the number must not be affected.
   const int number = reused.get();
   FileDescriptor left = std::move(reused).leftByForkedChildren();
   left.reset();

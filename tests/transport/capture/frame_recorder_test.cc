@@ -1,4 +1,4 @@
-// Frames recorded, and read back by libpcap; a disk that is full or too slow.
+// Records frames and reads them back with libpcap; a disk that is full or too slow.
 #include "transport/capture/frame_recorder.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ Read readAll(const std::string& path) {
   return read;
 }
 
-// Whoever knows a session's id can end it.
+// Whoever knows a session's id can end it, so only the owner may read the file.
 TEST(FrameRecorder, Capture_IsItsOwnersAlone) {
   const TemporaryFolder folder;
   const std::string path = folder.path + "/own.pcapng";
@@ -124,7 +124,7 @@ TEST(FrameRecorder, WriterThatWaits_FramesAreLostAndCounted) {
   EXPECT_FALSE(recorder->finish(UnixTime(2)).ok());
 }
 
-// Files of this process may have so many bytes at most.
+// Limits the size of this process's files.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

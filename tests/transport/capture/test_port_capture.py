@@ -1,4 +1,4 @@
-"""Ranks that capture their own ports: what the analyser says of the files against the ranks' own counters."""
+"""Ranks that capture their own ports: the analyser's figures against the ranks' own counters."""
 
 import json
 import os
@@ -40,8 +40,8 @@ def test_TwoRanks_BothCaptures_HaveExactlyTheBytesOfTheCounters(tmp_path):
         counters = json.loads((tmp_path / f"rank{rank}.json").read_text())
         port = counters["port"]
         assert port["capture_lost"] == 0 and figures["faults"] == [] and figures["cut_frames"] == 0
-        # The counters are those before the connections are closed in good order, of which the capture has the frames
-        # too.
+        # The counters are from before the connections close in good order; the capture also has the frames of the
+        # close.
         assert port["capture_bytes"] == counters["bytes_sent"] + counters["bytes_received"]
         assert port["capture_frames"] == port["packets_sent"] + port["packets_received"]
         assert 0 <= figures["frames"] - port["capture_frames"] <= 10

@@ -1,4 +1,4 @@
-// Data frames with short headers (kChunk, kGrantedChunk): what they save, and that nothing depends on their order.
+// Data frames with short headers (kChunk, kGrantedChunk): their saving, and that nothing depends on their order.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -45,8 +45,8 @@ class BothWays {
   std::size_t begun_ = 0;
 };
 
-// Bytes of payload in each packet of an MTU of 1,500 bytes, IPv4's and UDP's headers included, from the message's
-// second on.
+// Bytes of payload in each packet at an MTU of 1,500 bytes, IPv4's and UDP's headers included, from the message's
+// second packet on.
 TEST(Chunks, LongMessage_FullPacketsCarry1410BytesOfPayload) {
   for (const Duration delay : {Duration(microseconds(50)), Duration(milliseconds(25))}) {
     SessionPair pair(1, {}, WireModel{.delay = delay, .bytesPerSecond = 1e8});
@@ -75,7 +75,7 @@ TEST(Chunks, LongMessage_FullPacketsCarry1410BytesOfPayload) {
   }
 }
 
-// As a version that knows no chunks has it.
+// Changes a Hello to that of a version without chunks.
 void forgetChunks(Bytes& datagram) {
   wire::ParsedPacket packet;
   wire::Hello hello;
@@ -91,7 +91,7 @@ void forgetChunks(Bytes& datagram) {
   datagram.assign(written.begin(), written.end());
 }
 
-// Frames by type and side; hides side a's capability where told to.
+// Counts frames by type and side; hides side a's capability on request.
 class Watch {
  public:
   Watch(SessionPair& pair, bool aIsOld) {
@@ -143,7 +143,7 @@ TEST(Chunks, MemoryLink_HasNone) {
   EXPECT_EQ(chunks, 0u);
 }
 
-// What describes a message (its kData or kAnnounce) is lost twice, and comes long after the chunks.
+// The frame that describes a message (its kData or kAnnounce) is lost twice, and arrives long after the chunks.
 TEST(Chunks, BeforeWhatDescribesTheirMessage_AreKept) {
   for (const std::size_t bytes : {20'000u, 1u << 20, 9u << 20}) {
     SCOPED_TRACE(bytes);
@@ -166,7 +166,7 @@ TEST(Chunks, BeforeWhatDescribesTheirMessage_AreKept) {
   }
 }
 
-// Old and new peers, everything that a network does, a path that shrinks and grows, with and without repair frames.
+// Old and new peers, every fault of a network, a path that shrinks and grows, with and without repair frames.
 TEST(Chunks, FaultyNetworks_BitExact) {
   constexpr std::size_t carried[] = {8972, 1250, 1472, 1400, 8972};
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
@@ -194,8 +194,8 @@ TEST(Chunks, FaultyNetworks_BitExact) {
   }
 }
 
-// Chunks carry no limits. Where both sides send little else, and have little more credit than the path holds, credit
-// must still come in time: no later than with the limits in every frame.
+// Chunks carry no limits. If both sides send little else, and have little more credit than the path holds, credit must
+// still come in time: no later than with the limits in every frame.
 TEST(Chunks, EagerPayloadBothWays_CreditComesInTime) {
   SessionConfig config;
   config.maxBufferBytes = 4 << 20;
@@ -285,8 +285,8 @@ TEST_F(ChunkVictim, ChunksBeforeTheirMessagesHeader_AreReceived) {
   EXPECT_EQ(in_, Bytes(3000));
 }
 
-// Where the peer leaves a hole and sends another part again and again, its bytes add up to the message's: what the
-// memory held before, a message of another peer's, is not in it.
+// A peer leaves a hole and repeats another part until its bytes add up to the message's length: the message must not
+// contain the memory's earlier content, another peer's message.
 TEST_F(ChunkVictim, HoleThatIsNeverFilled_HoldsNothingOfOtherMessages) {
   constexpr std::size_t kBytes = 60'000, kPart = 1000;
   const auto send = [&](std::uint64_t id, bool withHole, std::byte value) {
@@ -361,7 +361,7 @@ TEST_F(ChunkVictim, UndescribedChunkBeyondAnyMessage_EndsTheSession) {
   chunk(0, ~0ull, 1);
   expectViolation();
 }
-// Memory is taken up to the highest byte.
+// Memory is allocated up to the highest byte.
 TEST_F(ChunkVictim, UndescribedChunkBeyondTheCredit_EndsTheSession) {
   chunk(0, 1ull << 40, 1);
   expectViolation();

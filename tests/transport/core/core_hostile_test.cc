@@ -1,4 +1,4 @@
-// Bytes that no correct peer sends: nothing crashes, nothing grows, a well-addressed violation ends the session.
+// Bytes that no correct peer sends: nothing crashes, nothing grows, and a violation addressed to a session ends it.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -159,7 +159,7 @@ TEST_F(Victim, AcknowledgesTheFuture_Fails) {
   message(wire::FrameType::kAnnounce, header(0, 100, 0, 0));
   expectViolation();
 }
-// What was sent may be gone from the user's buffer, and must not be read again.
+// The data may be gone from the user's buffer, and must not be read again.
 TEST_F(Victim, GapReported_Fails) {
   const Bytes out(100);
   for (OperationToken i = 0; i < 5; ++i) {
@@ -225,7 +225,7 @@ TEST_F(Victim, HelloOfAStranger_IsDropped) {
   expectAlive();
 }
 
-// Well-formed datagrams with random fields, checksums right: whatever comes, no crash and bounded memory.
+// Well-formed datagrams with random fields and correct checksums: no crash, and bounded memory.
 TEST(Hostile, RandomFields_NoCrash) {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     std::mt19937_64 random(seed);

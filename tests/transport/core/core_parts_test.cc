@@ -85,7 +85,7 @@ TEST(FlatMap, RandomOperations_AgreeWithStandardMap) {
   EXPECT_LE(map.memoryBytes(), 16384u);
 }
 
-// mixBits' inverse, with which a peer chooses keys that are all hashed to what it likes.
+// mixBits' inverse: with it a peer can choose keys with any hash.
 std::uint64_t unmixBits(std::uint64_t x) {
   x = (x ^ (x >> 31) ^ (x >> 62)) * 0x319642b2d24d8ec3ull;
   x = (x ^ (x >> 27) ^ (x >> 54)) * 0x96de1b173f119089ull;
@@ -168,7 +168,7 @@ TEST(RtoEstimator, SteadyRtt_ConvergesToFloorOrRtt) {
   EXPECT_EQ(rto.minimum(), milliseconds(200));  // the old minimum has aged
 }
 
-// With an acknowledgement every 100 us, the variation of a steady path goes to nothing within a round trip; a host that
+// With an acknowledgement every 100 us, the variation of a steady path vanishes within a round trip; a host that
 // computes for 50 ms has lost nothing.
 TEST(RtoEstimator, SteadyLongPathSampledOften_OutlastsAStall) {
   RtoEstimator rto(milliseconds(5), seconds(2));
@@ -196,7 +196,7 @@ TEST(RtoEstimator, ProbeTimeout_HasItsFloorFromTheSecondOn) {
     rto.backOff();
     EXPECT_EQ(rto.probeTimeout(milliseconds(1)), milliseconds(want));
   }
-  // A cap below the path's own time does not make the probes overtake their answers.
+  // A cap below the path's own time must not make the probes overtake their answers.
   RtoEstimator longPath(milliseconds(5), milliseconds(100));
   longPath.addSample(kStart, milliseconds(300));
   longPath.backOff();
@@ -291,7 +291,7 @@ TEST(LossDetector, ThreeOvertook_IsLostAndRepeated) {
   board.onSent(kStart, lost);
   EXPECT_TRUE(board.frame(lost).retransmitted);
   EXPECT_FALSE(board.nextLost(&lost));
-  // The repetition was sent last: older acknowledgements do not make it lost again.
+  // The retransmission was sent last: older acknowledgements do not make it lost again.
   EXPECT_EQ(losses.detect(kStart + milliseconds(12), rtt, &board), 100u);  // 51, by time
   ASSERT_TRUE(board.nextLost(&lost));
   EXPECT_EQ(lost, 51u);
@@ -304,9 +304,9 @@ TEST(LossDetector, LaterDatagramArrived_WhatWasSentBeforeIsLostInTime) {
   rtt.addSample(kStart, milliseconds(10));
   for (int i = 0; i < 3; ++i) sendOne(board, kStart);
   sendOne(board, kStart + milliseconds(1));
-  EXPECT_EQ(losses.detect(kStart + seconds(1), rtt, &board), 0u);  // nothing was heard: nothing is lost
+  EXPECT_EQ(losses.detect(kStart + seconds(1), rtt, &board), 0u);  // nothing arrived, so nothing counts as lost
   EXPECT_TRUE(losses.onArrivalOf(kStart + milliseconds(1)));
-  EXPECT_FALSE(losses.onArrivalOf(kStart));  // an older answer teaches nothing
+  EXPECT_FALSE(losses.onArrivalOf(kStart));  // an older answer shows nothing new
   EXPECT_EQ(losses.detect(kStart + milliseconds(11), rtt, &board), 0u);
   EXPECT_EQ(losses.deadline(), kStart + microseconds(11250));
   EXPECT_EQ(losses.detect(losses.deadline(), rtt, &board), 300u);  // the last may have been sent after what arrived
@@ -401,7 +401,7 @@ TEST(CreditWindow, ConsumedQuickly_GrowsToTheCap) {
   EXPECT_EQ(slow.windowBytes(), 1000u);
 }
 
-// What a path of `carries` bytes answers to, until `end`; the sizes tried.
+// Simulates a path of `carries` bytes until `end`; returns the probed sizes.
 std::vector<std::size_t> probePath(PathProbe& probe, std::size_t carries, TimePoint end) {
   std::vector<std::size_t> tried;
   while (probe.deadline() < end) {
@@ -421,7 +421,7 @@ TEST(PathProbe, NoReply_TriesSmallerSizesThenRests) {
   EXPECT_EQ(probePath(probe, 4068, kStart + seconds(1)),
             (std::vector<std::size_t>{16000, 16000, 16000, 16000, 8972, 8972, 8972, 8972, 4068}));
   EXPECT_EQ(probe.confirmed(), 4068u);
-  probe.onReply(kStart, 60000);  // nobody asked
+  probe.onReply(kStart, 60000);  // no probe was sent
   EXPECT_EQ(probe.confirmed(), 4068u);
 }
 
@@ -454,7 +454,7 @@ TEST(PathProbe, SuspectedSizeDoesNotPass_SearchBeginsAtTheSmallest) {
 TEST(PathProbe, SuspicionsThatProveNothing_LeaveTheSize) {
   PathProbe probe;
   probe.start(kStart, 8972, 8972);
-  probe.suspect(kStart, PathProbe::kSmallest);  // what is lost below it says nothing
+  probe.suspect(kStart, PathProbe::kSmallest);  // losses below it show nothing
   probe.suspect(kStart, 9000);                  // went in pieces
   EXPECT_FALSE(probe.verifying());
   probe.suspect(kStart, 5000);
@@ -470,7 +470,7 @@ TEST(PathProbe, SuspicionsThatProveNothing_LeaveTheSize) {
   EXPECT_EQ(probe.confirmed(), 8972u);
 }
 
-// 1,200 bytes first, which nearly every path carries; where they are lost as well, what every path carries.
+// First 1,200 bytes, which nearly every path carries; if those are lost as well, the size that every path carries.
 TEST(PathProbe, VerifiedSizeDoesNotPass_FallsInTwoSteps) {
   PathProbe probe;
   probe.start(kStart, 1472, 1472);

@@ -1,4 +1,4 @@
-// Paths whose MTU changes while messages are under way, in virtual time.
+// Paths that change their MTU while messages are under way, in virtual time.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ std::string why(const SessionPair& pair) {
   return text;
 }
 
-// Below 1,200 bytes it takes a second look: those are tried first.
+// Below 1,200 bytes it takes a second search: 1,200 is tried first.
 TEST(PathMtu, ShrinksInMidMessage_TheMessageArrivesWithinASecondOrTwo) {
   for (const std::size_t carried :
        {kEthernet, std::size_t{1372}, std::size_t{1200}, std::size_t{1199}, std::size_t{972}, std::size_t{548}}) {
@@ -97,7 +97,7 @@ TEST(PathMtu, GrowsAgain_IsFoundWithinTheBackOff) {
   ASSERT_TRUE(traffic.endsWithin(seconds(1))) << why(pair);
 }
 
-// The usual size, which is in use without a probe, may be too large from the beginning: a tunnel.
+// The usual size needs no probe, and may be too large from the beginning: a tunnel.
 TEST(PathMtu, SmallerThanTheUsualFromTheBeginning_IsFound) {
   for (const std::size_t carried : {std::size_t{1452}, std::size_t{1372}, std::size_t{1200}, std::size_t{1172},
                                     std::size_t{972}, std::size_t{548}}) {
@@ -113,7 +113,7 @@ TEST(PathMtu, SmallerThanTheUsualFromTheBeginning_IsFound) {
   }
 }
 
-// A frame or two, and nothing behind them: each is lost until the size is known.
+// A frame or two with nothing behind them: each is lost until the size is known.
 TEST(PathMtu, SmallerThanTheUsualAndLittleToSend_IsFound) {
   for (const std::size_t carried : {std::size_t{1372}, std::size_t{872}, std::size_t{548}}) {
     for (const std::size_t bytes : {600, 1300, 2000, 5000}) {
@@ -131,7 +131,7 @@ TEST(PathMtu, SmallerThanTheUsualAndLittleToSend_IsFound) {
   }
 }
 
-// To and fro, with all that a network does to datagrams, and the frames of each size on their way at each change.
+// Messages in both directions, with all faults of a network, and frames of each size under way at each change.
 TEST(PathMtu, ChangesAgainAndAgainUnderFaults_BitExact) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
@@ -156,8 +156,8 @@ TEST(PathMtu, ChangesAgainAndAgainUnderFaults_BitExact) {
   }
 }
 
-// What repair frames add to a frame in flight does not make it one of the size under suspicion: small frames that
-// arrive all the time prove nothing of larger ones.
+// The bytes that repair frames add to a frame in flight do not count for the size under suspicion: small frames that
+// arrive all the time prove nothing about larger ones.
 TEST(PathMtu, ShrinksWhileCoveredSmallFramesArrive_IsFound) {
   SessionConfig config;
   config.repair = {.mode = Repair::Mode::kOn, .percent = Repair::kMostPercent};
@@ -188,8 +188,7 @@ TEST(PathMtu, ShrinksWhileCoveredSmallFramesArrive_IsFound) {
   EXPECT_GT(pair.b.receivesCompleted, 1u);
 }
 
-// A queue that holds no more than a few large frames drops many in a row and lets small ones pass; the path is as
-// before.
+// A queue that holds only a few large frames drops many in a row and lets small ones pass; the path has not changed.
 TEST(PathMtu, LossesOfAFullQueue_LeaveTheSize) {
   WireModel wire = jumboPath();
   wire.bytesPerSecond = 2e7;
@@ -296,11 +295,11 @@ wire::Hello helloWithChecksums() {
   return hello;
 }
 
-// The peer is of a version that knows no pieces, behind a path that carries kEthernet.
+// The peer's version knows no pieces; the path to it carries kEthernet.
 class OldPeerVictim : public VictimSession {
  protected:
   OldPeerVictim() : VictimSession(SessionConfig{}, kJumbo, helloWithChecksums()) {}
-  // Answers the first probe of a size; from then on no large datagram arrives, and small ones are answered.
+  // Answers the first probe of a size; after that drops large datagrams and answers small ones.
   void answerSmallDatagrams() {
     SessionDatagram datagram;
     bool requested = false;
@@ -353,7 +352,7 @@ TEST_F(OldPeerVictim, PathShrinks_FailsSayingSo) {
   EXPECT_NE(session_.error().message.find("set GLOO_BYPASS_MTU"), std::string::npos) << session_.error().message;
 }
 
-// The way from here is narrow, and a peer of such a version sends nothing below 1,200 bytes.
+// The path from here is narrow, and such a peer sends nothing below 1,200 bytes.
 TEST(PathMtu, NarrowWayAndAnOldPeer_OneLineSaysSo) {
   wire::Hello here, peer;
   here.maxDatagramBytes = 972;
@@ -406,7 +405,7 @@ TEST_F(PiecesVictim, FrameInPieces_ArrivesOnce) {
   expectFrameAcknowledged();
 }
 
-// A frame's usual pieces and its small ones, of which the first kind was under way when the path shrank further.
+// A frame's usual pieces and its small ones; the usual ones were under way when the path shrank further.
 TEST_F(PiecesVictim, FrameInPiecesOfBothSizes_ArrivesOnce) {
   FrameSymbol credit;
   credit.type = wire::FrameType::kCredit;

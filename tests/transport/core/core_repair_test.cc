@@ -1,5 +1,5 @@
-// The parts of repair: erasure code, symbols, how much of it, blocks at the sender and at the receiver; and what a
-// hostile peer may try.
+// The parts of repair: erasure code, symbols, the amount of repair, blocks at the sender and at the receiver; and
+// attempts of a hostile peer.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace gloo_bypass::test {
 namespace {
 
-// Symbols, their repairs, and the test of one pattern of what was lost.
+// Symbols, their repairs, and a test of one pattern of losses.
 struct CodedBlock {
   CodedBlock(std::size_t sources, std::size_t repairs, std::size_t length, std::uint64_t seed) : length(length) {
     for (std::size_t i = 0; i < sources; ++i) symbols.push_back(pattern(length, seed * 1000 + i));
@@ -30,7 +30,7 @@ struct CodedBlock {
     for (std::size_t i = 0; i < sources; ++i) addSourceToRepairs(i, symbols[i], outputs);
   }
 
-  // `lost` of the sources, given back by the repairs `by`.
+  // Whether the repairs `by` recover the sources `lost`.
   ::testing::AssertionResult recovers(const std::vector<std::size_t>& lost, const std::vector<std::size_t>& by) {
     std::vector<const std::byte*> sources;
     for (const Bytes& symbol : symbols) sources.push_back(symbol.data());
@@ -143,8 +143,8 @@ TEST(FrameSymbol, LengthsBeyondTheSymbolOrUnsequencedTypes_AreRefused) {
   EXPECT_FALSE(readSymbol(std::span(good).first(7), &read));
 }
 
-// The chance that a block cannot be put together, by its definition, summed from the other end than the code under test
-// does.
+// The probability that a block cannot be recovered, by its definition, summed from the other end than in the code under
+// test.
 double failure(std::size_t sources, std::size_t repairs, double rate) {
   const auto n = static_cast<double>(sources + repairs);
   double sum = 0;
@@ -244,7 +244,7 @@ class Blocks : public ::testing::Test {
     acks_.onFrame(now_, sequence, false);
     ASSERT_TRUE(decoder_.onSource(sequence, frame(sequence - kFirst)));
   }
-  // Takes what the decoder found, and checks it.
+  // Takes the decoder's recovered frames, and checks them.
   std::size_t take() {
     std::size_t count = 0;
     RepairDecoder::Recovered found;

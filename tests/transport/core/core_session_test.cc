@@ -33,7 +33,7 @@ void receive(SessionPair& pair, Side& side, OperationToken token, MessageKey key
 }
 MessageKey tag(std::uint64_t value) { return {MessageKind::kUnbound, value}; }
 
-// Messages of all sizes both ways, posted in the order that `receiveFirst` says; bit-exact at the end.
+// Exchanges messages of all sizes in both directions, posted in the order of `receiveFirst`; bit-exact at the end.
 void exchange(SessionPair& pair, int count, std::size_t maxLength, bool receiveFirst, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   struct Transfer {
@@ -218,7 +218,7 @@ TEST(Session, TenThousandTags_MemoryReturns) {
         ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted > base + i; }, seconds(1)));
     }
   };
-  // Rings and pools reach their working size within the first rounds, which depends on when acknowledgements come.
+  // Rings and pools reach their working size within the first rounds, depending on when acknowledgements arrive.
   round(0);
   round(10000);
   const std::size_t memory = pair.b.session->memoryBytes() + pair.a.session->memoryBytes();
@@ -312,7 +312,7 @@ TEST(Session, LinkDoesNotCheckItself_PayloadIsChecked) {
   EXPECT_EQ(pair.checkedFrames, pair.dataFrames);
 }
 
-// Ranks whose links are of two kinds would not agree on the checksum either.
+// Ranks on links of different kinds would not agree on the checksum either.
 TEST(Session, OneEndOfTheLinkChecks_BothNameTheChecksum) {
   SessionPair pair(13);
   pair.a.session->markVerified();
@@ -346,7 +346,7 @@ TEST(Session, PeerVanishes_FailsAfterTimeout) {
 
 SessionState stateOf(const Side& side) { return side.session->state(); }
 
-// Nothing that is complete may be in the sending process alone: that may end.
+// No complete send may be in the sending process alone, since that may end.
 TEST(Session, ShortSendThatThePortRefuses_CompletesOnceTaken) {
   for (const bool onMemory : {true, false}) {
     WireModel wire = onMemory ? memoryLink() : WireModel{};
@@ -424,7 +424,7 @@ TEST(Session, CancelCopiedSend_GoesOnAndNobodyIsTold) {
   EXPECT_EQ(pair.a.sendsCompleted, 0u);
 }
 
-// As TCP's: what is in the socket's buffer when the peer ends is still read.
+// As over TCP: data in the socket's buffer can still be read after the peer has ended.
 TEST(Session, PeerIsLost_WhatHadArrivedWhole_CanBeReceived) {
   for (const ErrorCode why : {ErrorCode::kPeerVanished, ErrorCode::kUnavailable, ErrorCode::kPeerViolatedProtocol}) {
     SessionPair pair(34, {});
@@ -463,7 +463,7 @@ TEST(Session, PeerIsLost_WhatHadArrivedWhole_CanBeReceived) {
   }
 }
 
-// Nothing of its key could follow: who waited for that would wait for ever.
+// No message of its key could follow: a later receive would wait for ever.
 TEST(Session, PeerIsLost_MessageThatDoesNotFit_IsTheLast) {
   SessionPair pair(35, {});
   pair.connectBoth();
@@ -618,7 +618,7 @@ TEST(Session, CancelHalfSentSend_GoesOnAsACopyUnlessItIsTooLong) {
   }
 }
 
-// The session learns that the port has taken a datagram only when it is asked for the next one.
+// The session learns only at the next request for a datagram that the port has taken the last one.
 TEST(Session, CancelSendThatThePortHasJustTaken_NoCompletionComes) {
   SessionPair pair(37, {});
   pair.connectBoth();
@@ -644,7 +644,7 @@ TEST_P(SessionLongPath, Send_CompletesWhenAllOfItHasGoneOut) {
   send(pair, pair.a, 1, tag(1), out);
   pair.flush();
   EXPECT_EQ(pair.a.sendsCompleted, 0u);  // the window is shorter
-  // The data flows although no receive is posted, and nobody waits for the last acknowledgements.
+  // The data flows although no receive is posted, and the sender does not wait for the last acknowledgements.
   ASSERT_TRUE(pair.runUntil([&] { return pair.a.sendsCompleted == 1; }, seconds(2)));
   EXPECT_LT(pair.b.session->counters().payloadBytesReceived, out.size());
   pair.runFor(seconds(2));
@@ -675,7 +675,7 @@ TEST(Session, JumboPath_IsFoundOut) {
   EXPECT_LT(pair.a.session->counters().packetsSent - before, 200u);  // 118 of 8,972 bytes
 }
 
-// Datagrams of `from`, delivered one by one, each answered before the next is asked for.
+// Delivers datagrams of `from` one by one; each is answered before the next is fetched.
 void deliverOneByOne(TimePoint now, Session& from, Session& to, int limit) {
   SessionDatagram datagram;
   const auto carry = [&](Session& sender, Session& receiver) {
@@ -701,7 +701,7 @@ TEST(Session, AcknowledgedBeforeSettled_SendStillCompletesAtHandOver) {
   Bytes in(out.size());
   ASSERT_TRUE(b.postReceive(now, {.token = 1, .key = tag(1), .data = in.data(), .capacity = in.size()}).ok());
   ASSERT_TRUE(a.postSend(now, {.token = 7, .key = tag(1), .data = out.data(), .length = out.size()}).ok());
-  // All but the last few chunks are acknowledged, as asked for here, before the sender looks again.
+  // All but the last few chunks are acknowledged, on request here, before the sender looks again.
   SessionDatagram datagram;
   std::vector<Bytes> wire;
   const auto sent = [&] {
@@ -716,7 +716,7 @@ TEST(Session, AcknowledgedBeforeSettled_SendStillCompletesAtHandOver) {
     bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
     b.handleDatagram(now, bytes);
     if (chunk >= 8) continue;
-    // Anything that b sends acknowledges: a small message of its own.
+    // Any datagram from b acknowledges: a small message of its own.
     ASSERT_TRUE(
         b.postSend(now,
                    {.token = 100u + static_cast<OperationToken>(chunk), .key = tag(2), .data = nullptr, .length = 0})
@@ -739,7 +739,7 @@ TEST(Session, AbortedBeforeThePeerWasHeard_NothingIsLeftToSend) {
   EXPECT_TRUE(session.drained());
 }
 
-// A link that is not up yet takes nothing.
+// A link that is not up yet accepts nothing.
 TEST(Session, AbortedAfterThePortRefusedItsHello_NothingIsLeftToSend) {
   const TimePoint now{std::chrono::seconds(1)};
   Session session(lossless(), 1, 11);

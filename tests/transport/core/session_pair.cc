@@ -36,7 +36,7 @@ void SessionPair::carry(Side& to, int direction, const SessionDatagram& datagram
   bytes.insert(bytes.end(), datagram.payload.begin(), datagram.payload.end());
   wire::ParsedPacket packet;
   if (datagram.lasting && wire::parsePacket(bytes, &packet) == wire::ParseResult::kOk) {
-    // What the session has made itself it makes anew soon.
+    // The session soon overwrites payload that it has built itself.
     EXPECT_TRUE(wire::isData(packet.header.type) || datagram.payload.empty())
         << "type " << static_cast<int>(packet.header.type);
   }

@@ -68,7 +68,7 @@ class SessionPair {
   void flush();
 
   WireModel wire;
-  // Sees each datagram before it leaves, and may change it; `fromA`: from side a. False: it is lost.
+  // Called for each datagram before it leaves; may change it. `fromA`: from side a. False: it is lost.
   std::function<bool(bool fromA, Bytes& datagram)> onLeave;
   TimePoint now{seconds(1000)};
   Side a, b;
@@ -94,7 +94,7 @@ class SessionPair {
   TimePoint busyUntil_[2] = {};
 };
 
-// Contents that tell where they belong.
+// Content that depends on its position.
 Bytes pattern(std::size_t length, std::uint64_t seed);
 
 }  // namespace gloo_bypass::test

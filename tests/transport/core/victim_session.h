@@ -1,4 +1,4 @@
-// A session that has shaken hands with a peer played by the test, which sends it whatever it likes.
+// A session after its handshake with a peer that the test plays; the test can send it anything.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ class VictimSession : public ::testing::Test {
   static constexpr std::uint64_t kMine = 7, kTheirs = 9;
   static constexpr std::uint32_t kFirst = 0xfffffff0u;  // so that the numbers wrap soon
 
-  // `hello`: what the peer says of itself beside its identity.
+  // `hello`: the peer's Hello, without its identity.
   VictimSession(const SessionConfig& config, std::size_t datagramBytes, wire::Hello hello)
       : session_(config, kTheirs, 1) {
     session_.connect(now_, kMine, datagramBytes);
@@ -33,7 +33,7 @@ class VictimSession : public ::testing::Test {
       acknowledged_ = packet.header.sequence;
     }
   }
-  // Of the peer's frame `ahead` behind its first one.
+  // The header of the peer's frame `ahead` behind its first one.
   wire::PacketHeader headerOf(wire::FrameType type, std::uint32_t ahead) const {
     wire::PacketHeader header;
     header.type = type;
@@ -44,7 +44,7 @@ class VictimSession : public ::testing::Test {
     header.messageLimit = 65536;
     return header;
   }
-  // What the writer holds, and a payload behind it.
+  // Delivers the writer's header, and a payload behind it.
   void deliver(const Bytes& payload = {}) {
     const auto header = writer_.finish();
     Bytes bytes(header.begin(), header.end());

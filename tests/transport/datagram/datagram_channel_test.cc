@@ -28,7 +28,7 @@ class ChannelPair : public test::ChannelPairTest {
   }
 };
 
-// A network in memory, which loses nothing until it breaks.
+// An in-memory network that loses nothing until it breaks.
 class NetworkPort : public PacketPort {
  public:
   std::vector<std::byte> localAddress() const override { return inner_->localAddress(); }
@@ -53,7 +53,7 @@ class NetworkPort : public PacketPort {
   const std::unique_ptr<PacketPort> inner_ = test::makeLoopbackPort(8192, 256);
 };
 
-// A long path whose reader is kept from running: a datagram arrives after the clock was read and before the port is.
+// A long path with a reader that is stopped: a datagram arrives after the clock was read and before the port is.
 class StandingStillPort final : public NetworkPort {
  public:
   static constexpr Duration kOneWay = std::chrono::milliseconds(10), kStandstill = std::chrono::milliseconds(6);
@@ -82,7 +82,7 @@ class StandingStillPort final : public NetworkPort {
     }
     return datagrams.size();
   }
-  // Nothing else wakes it.
+  // The sleep ends only at its bound.
   void block(Duration timeout) override { NetworkPort::block(std::min(timeout, kStandstill / 2)); }
 
  private:
@@ -165,7 +165,7 @@ TEST_F(ChannelPair, LossDuplicationReorderingCorruption_StillBitExact) {
             0u);
 }
 
-// An arrival's time that is too early lengthens what the echo calls its delay, and so shortens the round trip.
+// A time of arrival that is too early lengthens the delay in the echo, and so shortens the round trip.
 TEST_F(ChannelPair, ThreadStandsStillBeforeItReceives_RoundTripIsNotTooShort) {
   connect(makeDatagramTransport({}, std::make_unique<StandingStillPort>()));
   const auto out = pattern(200000, 1);
@@ -187,7 +187,7 @@ TEST_F(ChannelPair, ThreadStandsStillBeforeItReceives_RoundTripIsNotTooShort) {
   }
 }
 
-// Its machine may be stopped, or the way come back, for as long as the channel's user waits.
+// The peer's machine may be stopped, or the path may return, for as long as the channel's user waits.
 TEST_F(SilentPeer, UserWaitsLongerThanTheDefault_IsGivenUpAfterTheUsersTimeout) {
   connect({}, std::chrono::minutes(30));
   port_->broken = true;
@@ -215,7 +215,7 @@ TEST_F(SilentPeer, PeerTimeoutIsSet_IsGivenUpAfterThatWhateverTheUserHas) {
   EXPECT_EQ(atB_.state, ChannelState::kFailed);
 }
 
-// The longest keep-alive that is allowed.
+// The longest keep-alive interval allowed.
 TEST_F(SilentPeer, KeepAliveOfHalfThePeerTimeout_IdlePairIsKept) {
   TransportConfig config;
   config.session.keepAlive = std::chrono::minutes(1);
@@ -262,7 +262,7 @@ TEST_F(ChannelPair, PeerClosesInGoodOrder_WhatWasSentArrivesFirst) {
   exclusive([&] { EXPECT_FALSE(b->postSend({.token = 2, .key = {}, .data = nullptr, .length = 0}).ok()); });
 }
 
-// As a receive from any of several peers does, once it hears where a message is.
+// As a receive from any of several peers does, once it learns where a message is.
 TEST_F(ChannelPair, ReceiveOfWhatWasJustAnnounced_CompletesBeforeThePeersEndIsTold) {
   open();
   const auto out = pattern(1000, 4);
@@ -283,7 +283,7 @@ TEST_F(ChannelPair, ReceiveOfWhatWasJustAnnounced_CompletesBeforeThePeersEndIsTo
 
 TEST_F(ChannelPair, CloseAll_ClosesBothEndsInGoodOrderAtOnce) {
   const auto out = pattern(1000, 8);
-  // Again where a machine that stood still may have made it late.
+  // Repeats if a machine that stood still may have made it late.
   bool atOnce = false;
   for (int i = 0; i < 3 && !atOnce; ++i) {
     if (i > 0) TearDown();

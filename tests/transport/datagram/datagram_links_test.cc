@@ -14,7 +14,7 @@
 namespace gloo_bypass {
 namespace {
 
-// A loopback whose links have ids of their own, each never used again.
+// A loopback that gives each link a new id.
 class CountingPort final : public PacketPort, private PacketSink {
  public:
   std::vector<std::byte> localAddress() const override { return inner_->localAddress(); }
@@ -57,7 +57,7 @@ class CountingPort final : public PacketPort, private PacketSink {
   void wake() override { inner_->wake(); }
   PortCounters counters() const override { return {}; }
 
-  // The link that there is goes down at the next receive().
+  // The open link goes down at the next receive().
   void bringDown(ErrorCode code) {
     toReport_.emplace_back(*current, Error{ErrorScope::kSession, code, "the link's end"});
     current.reset();
@@ -139,7 +139,7 @@ TEST_F(Links, SeveralChannelsShareALink_ItLastsAsLongAsTheLastOfThem) {
   exclusive([&] {
     ASSERT_TRUE(firstB->postReceive({.token = 1, .key = {}, .data = in.data(), .capacity = in.size()}).ok());
     ASSERT_TRUE(firstA->postSend({.token = 1, .key = {}, .data = bytes.data(), .length = bytes.size()}).ok());
-    firstA.reset();  // what was posted last is still to be acknowledged
+    firstA.reset();  // the last message still waits for its acknowledgement
   });
   ASSERT_TRUE(wait([&] { return in == bytes; }));
   exclusive([&] { firstB.reset(); });
@@ -182,7 +182,7 @@ TEST_F(Links, LinkGoesDownBeforeTheAcknowledgementOfTheEndHasLeft_TheEngineSleep
   EXPECT_TRUE(slept);
 }
 
-// As where a rank never comes.
+// As when a rank never comes.
 TEST_F(Links, ClosedBeforeThePeerAnswers_TheLinkIsClosed) {
   connectOnlyA();
   closeBoth();
@@ -197,7 +197,7 @@ TEST_F(Links, ChannelThatNeverConnected_ClosesNone) {
   EXPECT_EQ(port_->closes, 0u);
 }
 
-// The peer's last session on the link has gone, while ours connects for the next: its Hello was lost with the link.
+// The peer's last session on the link has ended while ours connects for the next: its Hello was lost with the link.
 TEST_F(Links, PeerClosesTheLinkWhileAChannelConnects_ItConnectsOverANewOne) {
   connectOnlyA();
   exclusive([&] {

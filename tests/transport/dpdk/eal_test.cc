@@ -1,4 +1,4 @@
-// Starting DPDK inside an application: arguments, affinity, signals, fork, huge pages; and who does without.
+// Starting DPDK inside an application: arguments, affinity, signals, fork, huge pages; and configurations without it.
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
@@ -70,7 +70,7 @@ TEST(BuildEalArguments, WithHugePagesOrWithout_FilesHaveOurPrefix) {
   }
 }
 
-// What a root without /sys has, such as a plain chroot.
+// As in a root without /sys, such as a plain chroot.
 TEST_F(EalTest, NoSysfs_OneLineThatSaysSoAndNothingOnStdout) {
   const std::string output = testDirectory() + ".out";
   runProcess([&] {
@@ -104,7 +104,7 @@ TEST_F(EalTest, BadArguments_OneClearLineAndNothingOnStdout) {
       config.ealArguments = arguments;
       const std::string error = startErrorOf(config);
       EXPECT_TRUE(isOneLine(error)) << arguments << ": " << error;
-      // The same answer again, and not a second start.
+      // The same answer again, without a second start.
       EXPECT_EQ(startErrorOf(config), error);
       std::fflush(stdout);
       struct stat status{};
@@ -158,7 +158,7 @@ TEST_F(EalTest, Start_LeavesAffinityAndSignalsAlone) {
       (void)::sigaction(signal, nullptr, &action);
       EXPECT_EQ(action.sa_handler, handlers[static_cast<std::size_t>(signal)]) << signal;
     }
-    // Its threads may run wherever we may, and take no signals.
+    // Its threads may run on our CPUs, and take no signals.
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
       const auto tid = static_cast<pid_t>(std::stoi(task.path().filename().string()));
       cpu_set_t cpus;
@@ -180,7 +180,7 @@ TEST_F(EalTest, ForkAfterStart_ChildIsToldWhatToDo) {
   });
 }
 
-// What it is not started for costs nothing, and cannot fail.
+// Not started, it costs nothing and cannot fail.
 TEST_F(EalTest, MemoryLinksAndUdpBetweenHosts_DoWithout) {
   runProcess([] {
     TransportConfig config = memifTestConfig();
@@ -293,7 +293,7 @@ TEST_F(EalTest, HostileAddresses_AreErrorsNotCrashes) {
         bytes[static_cast<std::size_t>(rand_r(&seed)) % std::min<std::size_t>(bytes.size(), 5)] =
             static_cast<std::byte>(rand_r(&seed));
       }
-      // The directory's text is for messages: which directory it is, its id says, and that is before it.
+      // The directory's text, for messages only, follows after this many bytes; its id precedes it.
       constexpr std::ptrdiff_t kBeforeDirectory = 76;
       if (bytes.size() > kBeforeDirectory && std::equal(good.begin(), good.begin() + kBeforeDirectory, bytes.begin()))
         continue;

@@ -1,4 +1,4 @@
-// The bytes before a datagram, and their checksums.
+// The headers before a datagram, and their checksums.
 #include "transport/dpdk/frame.h"
 
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ TEST(UdpAddress, SomethingElseAtItsEnd_IsMalformed) {
   EXPECT_FALSE(decodeUdpAddress(bytes).ok());
 }
 
-// What an ICMP message from `from` says that quotes a datagram of someFlow().
+// The content of an ICMP message from `from` that quotes a datagram of someFlow().
 std::optional<NotDelivered> saidByIcmp(std::uint8_t code, std::uint16_t mtu, Ipv4Address from,
                                        std::size_t quotedBytes = 16) {
   const auto quoted = frameOf(FrameTemplate(someFlow()), 100, 3);

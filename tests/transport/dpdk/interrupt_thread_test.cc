@@ -1,4 +1,4 @@
-// Work in EAL's interrupt thread, also while that is kept from running.
+// Work in the EAL's interrupt thread, also while that thread is stopped.
 #include <gtest/gtest.h>
 #include <rte_alarm.h>
 #include <unistd.h>
@@ -22,11 +22,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// The EAL's locks order what a gate's maker and the interrupt thread do; ThreadSanitizer does not see them, but sees
-// this.
+// The EAL's locks order the gate's maker and the interrupt thread; ThreadSanitizer does not see them, but sees this.
 std::atomic<unsigned> gatesMade{0};
 
-// Keeps EAL's interrupt thread from running until open().
+// Stops the EAL's interrupt thread until open().
 class Gate {
  public:
   Gate() {

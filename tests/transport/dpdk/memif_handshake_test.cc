@@ -1,5 +1,5 @@
-// Memif's handshake: our two ends with each other, and a client against a server that breaks the protocol. What a
-// hostile client may say, tests/tools/fabric/switch/memif_server_test.cc says.
+// Memif's handshake: our two ends with each other, and a client against a server that breaks the protocol.
+// tests/tools/fabric/switch/memif_server_test.cc has hostile clients.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/eventfd.h>
@@ -36,7 +36,7 @@ class MemifHandshake : public ::testing::Test {
   MemifClientHandshake client_{{.interfaceId = 7, .secret = "hush"}, *memory_, events_.get()};
 };
 
-// The server's answers to all that a client says; the last one.
+// Passes all of a client's messages to the server; returns the last answer.
 MemifMessage tellAll(MemifServerHandshake& server, const std::vector<MemifClientHandshake::Packet>& packets,
                      MemifClientHandshake* client = nullptr) {
   MemifMessage last{};
@@ -123,7 +123,7 @@ TEST_F(MemifHandshake, MessagesWithoutOrder_EndIt) {
   EXPECT_THAT(client_.ended(), HasSubstr("no place"));
 }
 
-// It goes into our log.
+// The reason goes into our log.
 TEST_F(MemifHandshake, ReasonOfAServer_IsMadePrintableAndEndsWithItsField) {
   MemifMessage message = memifMessage(Type::kDisconnect);
   std::memset(&message[memif_field::kDisconnectReason], 'x', message.size() - memif_field::kDisconnectReason);

@@ -1,5 +1,5 @@
-// A peer that is let in, since it knows the secrets, and then breaks memif's handshake. Its link goes down and says
-// why; another link of the same port carries on.
+// A peer that knows the secrets, is accepted, and then breaks memif's handshake. Its link goes down and says why;
+// another link of the same port continues.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -81,7 +81,7 @@ class HostilePeer {
   void say(Type type) { say(memifMessage(type)); }
   void hangUp() { socket_.reset(); }
 
-  // Why the port has ended the link; "none" if it has not.
+  // Why the port ended the link; "none" if it has not.
   std::string verdict() {
     (void)waitFor([&] {
       poll();
@@ -178,7 +178,7 @@ TEST_F(MemifHostile, ServerThatSaysAnythingButWhatItShould_LinkGoesDown) {
   }
 }
 
-// A client's words up to its memory.
+// A client's messages up to its memory.
 void introduce(HostilePeer& peer) {
   MemifMessage init = memifMessage(Type::kInit);
   setMemifField(init, memif_field::kInitVersion, kMemifVersion);
@@ -218,7 +218,7 @@ TEST_F(MemifHostile, ClientThatSaysAnythingButWhatItShould_LinkGoesDown) {
         introduce(peer);
         introduce(peer);
       },
-      // Other rings than both have agreed on, and memory that is too short, or could become so.
+      // Rings other than agreed, and memory that is too short, or could become so.
       [](HostilePeer& peer) { describe(peer, {.bufferBytes = peer.shape().bufferBytes, .log2Slots = 1}, -1); },
       [](HostilePeer& peer) { describe(peer, {.bufferBytes = 2048, .log2Slots = peer.shape().log2Slots}, -1); },
       [](HostilePeer& peer) { describe(peer, peer.shape(), file(4096, true).get()); },
@@ -256,7 +256,7 @@ TEST_F(MemifHostile, DirectoryWithControlCharacters_IsShownEscaped) {
   EXPECT_THAT(refused.error().message, Not(HasSubstr("\033")));
 }
 
-// A connection with bytes that nobody takes, which waits for that when it is closed.
+// A connection with unread bytes, which make close() block.
 struct LingeringSocket {
   explicit LingeringSocket(std::chrono::seconds lingers) {
     sockaddr_in address{};
@@ -335,8 +335,7 @@ TEST(MemifHello, DescriptorThatIsNoDoorbell_IsRefused) {
   EXPECT_TRUE(isTaken(FileDescriptor(::fcntl(bell.rungAt(), F_DUPFD_CLOEXEC, 0))));
 }
 
-// A peer has the same open file, and may do with it what it likes: take O_NONBLOCK back, fill it, empty it, shut it
-// down.
+// A peer shares the open file, and may do anything with it: clear O_NONBLOCK, fill it, empty it, shut it down.
 TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
   WakePage owner = std::move(WakePage::create()).value();
   WakeEvent sleep;
@@ -349,7 +348,7 @@ TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
     what();
     return monotonicNow() - before < Duration(std::chrono::seconds(5));
   };
-  // A call that waits would wait for ever.
+  // A blocking call would never return.
   const auto everything = [&] {
     for (int i = 0; i < 100; ++i) {
       sleep.arm();
@@ -372,7 +371,7 @@ TEST(WakePage, PeerTakesTheDoorbellOver_NeitherEndWaitsForIt) {
     ended = true;
   });
   const bool inTime = waitFor([&] { return ended.load(); });
-  if (!inTime) ::_exit(1);  // it would have to be waited for
+  if (!inTime) ::_exit(1);  // joining would block
   victim.join();
 }
 
@@ -426,7 +425,7 @@ TEST(MemifSilence, NobodySaysHello_ConnectionEndsAfterTenSeconds) {
   };
   const FileDescriptor silent = connectTo(*port);
   ASSERT_TRUE(silent);
-  // One that greets, and is answered when the port is asked for a link: hours later.
+  // It sends its hello, and is answered when the port opens the link: hours later.
   const bool connects =
       decodeMemifAddress(late->localAddress()).value().portId < decodeMemifAddress(port->localAddress()).value().portId;
   const auto fromLate = late->openLink(port->localAddress());
@@ -457,7 +456,7 @@ TEST(MemifSilence, NobodySaysHello_ConnectionEndsAfterTenSeconds) {
   })) << (connects ? "the late one connects" : "the port connects");
 }
 
-// Its last owner is the port that closes it.
+// The port that closes it is its last owner.
 TEST(MemifSilence, HelloBringsASocketThatLingers_PortDoesNotWaitForIt) {
   const auto port = openPort();
   const FileDescriptor stranger = connectTo(*port);
@@ -475,7 +474,7 @@ TEST(MemifSilence, HelloBringsASocketThatLingers_PortDoesNotWaitForIt) {
   }));
 }
 
-// They were slow, and speak when the next one comes.
+// They were slow, and send their hellos when the next one connects.
 TEST(MemifSilence, SilentOnesSayHelloAsOneMoreConnects_NoneIsClosed) {
   const auto port = openPort();
   const MemifAddress address = decodeMemifAddress(port->localAddress()).value();
@@ -512,7 +511,7 @@ std::unique_ptr<PacketPort> openPortThat(bool connects) {
   return port;
 }
 
-// As many as a process may have descriptors, and more. A rank that comes after them is let in.
+// As many as a process may have descriptors, and more. A rank that connects after them is accepted.
 TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnotherConnects) {
   testDirectory();
   runProcesses({[](Partner& partner) {
@@ -570,8 +569,8 @@ TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnothe
   removeTestDirectory();
 }
 
-// What is left of dead processes is removed, and nothing else: whoever cannot be reached (here, since its socket is of
-// another kind) may live.
+// Leftovers of dead processes are removed, and nothing else: an owner that cannot be reached (here, since its socket is
+// of another kind) may live.
 TEST_F(MemifHostile, DirectoryIsSwept_WhoCannotBeReachedStays) {
   const TransportConfig config = memifTestConfig();
   ASSERT_TRUE(prepareMemifDirectory(config).ok());

@@ -1,4 +1,4 @@
-// What memory links leave behind: transports over memif ports of one process, whose channels come and go.
+// Leftovers of memory links: transports over memif ports of one process that open and close channels.
 #include <gtest/gtest.h>
 #include <linux/capability.h>
 #include <pthread.h>
@@ -50,7 +50,7 @@ void PrintTo(const Held& held, std::ostream* out) {
   *out << held.descriptors << " descriptors, " << held.mappings << " shared mappings";
 }
 
-// Heap and stacks come and go: what counts is memory shared with peers.
+// Heap and stacks vary: count the memory shared with peers.
 Held heldNow() {
   Held held;
   held.descriptors = std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
@@ -123,7 +123,7 @@ void connectBoth(End& a, End& b) {
   expectConnected(a, b);
 }
 
-// The last thing that `from` does before it closes.
+// The last operation of `from` before it closes.
 void sendAndClose(End& from, End& to) {
   const Bytes out(kMessageBytes, std::byte{7});
   Bytes in(kMessageBytes);
@@ -151,7 +151,7 @@ class MemifLinks : public ::testing::Test {
   void TearDown() override { removeTestDirectory(); }
 };
 
-// `keeps`: the program leaves its channels to peers that have ended open.
+// `keeps`: the program keeps its channels to ended peers open.
 void survive(Partner& partner, int peers, bool keeps) {
   const auto survivor = openTransport();
   const Held before = heldNow();
@@ -218,8 +218,8 @@ TEST_F(MemifLinks, FortyGroupsOneAfterTheOther_NothingOfThemIsKept) {
   });
 }
 
-// One rank of many on a host, each a process as far as its port can tell; pages come when they are touched, or this
-// would take 480 MB.
+// One rank of many on a host; to its port each is a separate process. Pages are allocated at first touch, or this would
+// take 480 MB.
 TEST_F(MemifLinks, SixtyFourPeersAtATime_AllConnectAndNothingIsKept) {
   runProcess([] {
     constexpr int kPeersAtATime = 64;  // twice what DPDK's driver allowed
@@ -245,7 +245,7 @@ TEST_F(MemifLinks, SixtyFourPeersAtATime_AllConnectAndNothingIsKept) {
   });
 }
 
-// One end is done with the old group and its link while the other connects for the next one.
+// One end has finished with the old group and its link while the other connects for the next one.
 TEST_F(MemifLinks, NextGroupConnectsWhileTheLastOnesLinkEnds_BothEndsMeet) {
   runProcess([] {
     const auto a = openTransport(), b = openTransport();
@@ -264,7 +264,7 @@ TEST_F(MemifLinks, NextGroupConnectsWhileTheLastOnesLinkEnds_BothEndsMeet) {
   });
 }
 
-// Each connects alone, and gives up: the other's port has met a connection that is of no use any more.
+// Each connects alone, and gives up: the other's port has accepted a connection that is useless now.
 TEST_F(MemifLinks, OneEndGivesUpBeforeTheOtherConnects_TheNextTryMeets) {
   runProcess([] {
     const auto a = openTransport(), b = openTransport();
@@ -295,7 +295,7 @@ TEST(MemifExhausted, NoThreadIsLeft_ErrorNamesTheLimitsAndSignalsStayAsTheyWere)
 
 PortId idOf(const std::vector<std::byte>& address) { return decodeMemifAddress(address).value().portId; }
 
-// The end that is connected to. It has `more` descriptors, then enough.
+// The end that accepts. It has `more` descriptors, then enough.
 void acceptWithFew(Partner& partner, rlim_t more) {
   const std::vector<std::byte> peer = partner.receive();
   std::unique_ptr<PacketPort> port;
@@ -384,7 +384,7 @@ TEST(MemifExhausted, ConnectingEndHasNoMemory_BothEndsNameIt) {
       << atServer.down.front().second.message;
 }
 
-// Linux counts, by user, descriptors that nobody has taken yet, for whoever has no right to more.
+// For unprivileged users Linux counts, per user, descriptors that are sent and not yet received.
 TEST(MemifExhausted, TooManyDescriptorsOnTheirWay_IsNotThePeersEnd) {
   runProcess([] {
     std::array<int, 2> ends{};

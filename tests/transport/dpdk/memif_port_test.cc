@@ -27,8 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 TimePoint now() { return TimePoint(Clock::now().time_since_epoch()); }
 
-// By the event itself, for which a busy machine needs a second at most; not by a bound on a wait, the least of which is
-// 10 s here.
+// The event itself must end the wait, for which a busy machine needs a second at most; the shortest bound on a wait
+// here is 10 s.
 constexpr seconds kPromptly{5};
 
 class MemifPort : public ::testing::Test {
@@ -102,8 +102,8 @@ void streamBothWays(Partner& partner, unsigned seedOut, unsigned seedIn, std::si
     }
     (void)port->receive(sink, 16);
     done = sent == frames && sink.received == frames;
-    // Only where there is nothing to do: beside others Linux 6.18 gives a yielding thread its core back milliseconds
-    // later.
+    // Yield only if there is nothing to do: beside other threads Linux 6.18 gives a yielding thread its core back
+    // milliseconds later.
     if (sent + sink.received == before) std::this_thread::yield();
   }
   EXPECT_TRUE(done) << "sent " << sent << " received " << sink.received << " " << sink.down;
@@ -166,8 +166,8 @@ TEST_F(MemifPort, PingPongWithBothEndsBlocking_NoWakeUpIsLost) {
       CollectingSink sink;
       std::array<std::byte, 8> ping{};
       constexpr std::byte kLast{1};
-      // Each round waits for the scheduler twice: on a busy machine fewer must do. The first end says which is the
-      // last.
+      // Each round waits for the scheduler twice: on a busy machine fewer must suffice. The first end announces the
+      // last round.
       const auto enough = Clock::now() + seconds(15);
       if (first) transmitOne(*port, link, ping);
       for (int i = 1; ping[0] != kLast; ++i) {
@@ -234,7 +234,7 @@ TEST_F(MemifPort, SenderBlockedOnFullRing_WakesWhenReceiverTakes) {
                    return met.load();
                  }));
                  waiter.join();
-                 // A sender is woken for half a ring, or when nothing is left to take.
+                 // A sender is woken for half a ring, or when nothing is left to receive.
                  EXPECT_TRUE(waitFor([&] { return port->receive(sink, 32) == 0 && !sink.datagrams.empty(); }));
                  partner.meet();
                }});
@@ -355,7 +355,7 @@ TEST_F(MemifPort, PeerSendsAndCloses_LastFramesArriveBeforeLinkDown) {
                  const auto port = openPort();
                  linkPorts(*port, partner);
                  CollectingSink sink;
-                 // Sees the frames and the end at the same time: gone already when we look.
+                 // The frames and the end arrive together: the peer is gone when we look.
                  EXPECT_TRUE(waitFor([&] {
                    port->onTick(now());
                    (void)port->receive(sink, 1);
@@ -372,8 +372,7 @@ TEST_F(MemifPort, PeerSendsAndCloses_LastFramesArriveBeforeLinkDown) {
   EXPECT_TRUE(std::filesystem::is_empty(testDirectory()));
 }
 
-// Only the connector, who has the smaller id, can know; the acceptor's wait is bounded by the session's connect
-// timeout.
+// Only the connector, which has the smaller id, can know; the session's connect timeout bounds the acceptor's wait.
 TEST_F(MemifPort, AcceptorGoneBeforeLinking_ConnectorsLinkGoesDown) {
   const auto end = [](Partner& partner) {
     auto port = openPort();

@@ -1,4 +1,5 @@
-// Both rings against a peer played by the test: memory and handshake as DPDK's driver makes them, then as none does.
+// Both rings against a peer that the test plays: memory and handshake as DPDK's driver makes them, then as no driver
+// does.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -49,7 +50,7 @@ Message addRing(bool toServer, std::uint32_t offset, std::uint8_t log2Slots = 3,
 
 MemifRole otherThan(MemifRole role) { return role == MemifRole::kClient ? MemifRole::kServer : MemifRole::kClient; }
 
-// The client's shared memory, and the peer's end of one ring: that which `receiver` receives from.
+// The client's shared memory, and the peer's end of the ring that `receiver` receives from.
 class Memory {
  public:
   explicit Memory(MemifRole receiver, bool sealed = true, std::size_t bytes = kRegionBytes)
@@ -170,7 +171,7 @@ TEST_P(MemifRingTest, FramesOverSeveralCounterWraps_ArriveInOrderInPlace) {
     for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(text(ring.frame(i)), std::to_string(round + i));
     ring.release(count);
     ASSERT_EQ(ring.waiting(), 0U);
-    // What the sender may fill next.
+    // The slots that the sender may fill next.
     if (GetParam() == MemifRole::kServer) {
       ASSERT_EQ(memory.tail(), sent);
     } else {
@@ -303,7 +304,7 @@ TEST_P(MemifRingTest, SlotOutsideTheMemory_IsNotWrittenTo) {
   EXPECT_EQ(ring.slot().size(), 2048U);
 }
 
-// Else the first messages would wait for page faults.
+// Otherwise the first messages would wait for page faults.
 TEST(MemifMemory, Memory_IsAllThereBeforeTheFirstMessage) {
   Memory memory(MemifRole::kServer);
   MemifMemory shared(kShape);
@@ -358,7 +359,7 @@ TEST(MemifMemory, RingOutsideTheMemoryOrOfAnotherShape_IsRefused) {
   EXPECT_TRUE(received.start());
 }
 
-// A server finds in it what it takes for a driver's.
+// To a server it looks like a driver's.
 TEST(MemifMemory, ClientsOwn_ServerThatHearsItsDescriptionSharesIt) {
   for (const MemifRingShape shape : {kShape, MemifRingShape{.bufferBytes = 61440, .log2Slots = 6}}) {
     const auto own = MemifMemory::create(shape, MemifPages::kWhenTouched);

@@ -1,4 +1,4 @@
-// Whom ARP is asked for, and when again. Pure: no EAL, no interface.
+// The addresses that ARP asks for, and when it repeats a request. Pure: no EAL, no interface.
 #include "transport/dpdk/neighbour_table.h"
 
 #include <gtest/gtest.h>

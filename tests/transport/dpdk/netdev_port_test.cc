@@ -56,7 +56,7 @@ class NetdevPort : public ::testing::Test {
   }
   std::string name(char end) const { return prefix_ + end; }
 
-  // A process end inside one of the namespaces.
+  // One end, as a process inside one of the namespaces.
   ProcessEnd inside(char end, std::function<void(Partner&)> body, bool killed = false) const {
     const std::string path = "/var/run/netns/" + name(end);
     return {[path, body](Partner& partner) {
@@ -171,7 +171,7 @@ TEST_F(NetdevPort, BurstsOneWay_WhatArrivesIsWholeAndInOrder) {
                           partner.meet();
                           met = true;
                         });
-                        // A burst may lose its last frames; a few more, one by one, do arrive.
+                        // A burst may lose its last frames; single frames after it do arrive.
                         for (std::uint32_t i = 0; i < kFrames || !met; ++i) {
                           std::memcpy(bytes.data(), &i, sizeof(i));
                           EXPECT_TRUE(transmitOne(*port, link, bytes));
@@ -209,7 +209,7 @@ TEST_F(NetdevPort, BurstsOneWay_WhatArrivesIsWholeAndInOrder) {
                      << sink.received << " received, the last one " << sink.last;
                  EXPECT_EQ(sink.wrong, 0U);
                  partner.meet();
-                 partner.meet();  // the port stays until nobody sends to it any more
+                 partner.meet();  // the port stays until no one sends to it any more
                }));
 }
 
@@ -250,7 +250,7 @@ TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
                        },
                        limit);
                  };
-                 // Quoted is what no session sent: such a message may come from anybody.
+                 // The quoted datagram belongs to no session: anyone may send such a message.
                  sink.session = pattern(60);
                  EXPECT_FALSE(sendUntilDown(pattern(61), milliseconds(500)));
                  EXPECT_TRUE(sendUntilDown(pattern(60), seconds(20)));

@@ -1,4 +1,4 @@
-// What a port's capture has: read back by libpcap, against the port's own counters.
+// The contents of a port's capture, read back by libpcap, against the port's own counters.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -98,7 +98,7 @@ struct Captured {
   Contents contents;
 };
 
-// Exchanges datagrams with the partner's port and ends; the capture at `path` has then what the port has counted.
+// Exchanges datagrams with the partner's port and ends; then compares the capture at `path` with the port's counters.
 Captured exchangeAndEnd(std::unique_ptr<PacketPort> port, Partner& partner, const std::string& path, std::size_t count,
                         std::size_t bytes) {
   const LinkId link = linkPorts(*port, partner);
@@ -126,7 +126,7 @@ TEST_F(PortCapture, MemifBothWays_FramesAndBytesAreThoseOfTheCounters) {
   runProcesses(end("a"), end("b"));
 }
 
-// A virtual device stands for a NIC: frames are DPDK's, and ARP is the port's own business.
+// A virtual device stands for a NIC: DPDK carries the frames, and the port does ARP.
 TEST_F(PortCapture, PciBothWays_ArpIsThereToo) {
   const auto end = [](const std::string& name, const std::string& role, const std::string& address) {
     return ProcessEnd{[=](Partner& partner) {
@@ -164,7 +164,7 @@ TEST_F(PortCapture, PortToItself_IsThereOnceWithHeaders) {
   });
 }
 
-// Of this process alone: somebody may have the port at 127.0.0.1.
+// An address for this process alone: another program may have the port at 127.0.0.1.
 std::string markersAddress() {
   return "127.9." + std::to_string(::getpid() / 250 % 250) + "." + std::to_string(::getpid() % 250 + 1);
 }
@@ -201,7 +201,7 @@ TEST_F(PortCapture, MarkersOfRankZero_PrecedeTheFramesThatFollow) {
   }
 }
 
-// Whether a datagram has the time at which it came rather than that at which it was read.
+// Whether a datagram gets its time of arrival rather than the time of reading.
 bool kernelStampsArrivals() {
   const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM, 0));
   const int on = 1;
@@ -237,7 +237,7 @@ TEST_F(PortCapture, MarkerThatWaits_HasTheTimeAtWhichItCame) {
     TransportConfig config = capturing("a");
     config.captureMarkers = markersAddress();
     auto port = openPort(config);
-    // The kernel begins with it some time after a first socket has asked for it.
+    // The kernel starts to do so some time after a first socket has requested it.
     ASSERT_TRUE(waitFor(kernelStampsArrivals));
     const auto link = port->openLink(port->localAddress());
     ASSERT_TRUE(link.ok());

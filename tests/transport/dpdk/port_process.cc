@@ -20,7 +20,7 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Only a hang reaches them.
+// Bounds that only a hang reaches.
 constexpr auto kPartnerLimit = std::chrono::seconds(100);
 constexpr auto kProcessLimit = std::chrono::seconds(110);
 
@@ -78,7 +78,7 @@ void Partner::meet() const {
 }
 
 void runProcesses(const ProcessEnd& a, const ProcessEnd& b) {
-  testDirectory();  // before they part: the same one for all
+  testDirectory();  // before they part: the same directory for all
   std::array<int, 2> fds;
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds.data()), 0);
   const auto run = [&](const ProcessEnd& end, int own, int other) {

@@ -17,7 +17,8 @@
 
 namespace gloo_bypass::dpdk {
 
-// One end's line to the other, beside the ports under test. Every wait is bounded and ends in a failed expectation.
+// One end's connection to the other, beside the ports under test. Every wait is bounded and ends in a failed
+// expectation.
 class Partner {
  public:
   explicit Partner(int fd) : fd_(fd) {}
@@ -35,14 +36,14 @@ struct ProcessEnd {
   bool killed = false;  // expected to end by SIGKILL
 };
 
-// Runs each body in a child of its own and waits for both, at most four minutes.
+// Runs each body in a separate child and waits for both, at most four minutes.
 void runProcesses(const ProcessEnd& a, const ProcessEnd& b);
 void runProcess(const std::function<void()>& body);
 
 // A configuration for memif in a directory of this test's process, removed by removeTestDirectory().
 TransportConfig memifTestConfig();
 std::string testDirectory();
-// In a child that is to end, with a failure, where there is none.
+// For a child: ends it, with a failure, if there is no port.
 std::unique_ptr<PacketPort> openPort(const TransportConfig& config = memifTestConfig());
 void removeTestDirectory();
 
@@ -52,7 +53,7 @@ LinkId linkPorts(PacketPort& port, Partner& partner);
 // Monotonic, bounded by `limit`: false when it ran out.
 bool waitFor(const std::function<bool()>& condition, Duration limit = std::chrono::seconds(20));
 
-// AddressSanitizer maps memory and holds locks while a thread begins: before it does not, neither take the memory away
+// AddressSanitizer maps memory and holds locks while a thread begins. Until it has finished, neither take memory away
 // nor fork, or the child waits for that lock for ever.
 bool otherThreadsSleep();
 
@@ -65,8 +66,8 @@ class CollectingSink : public PacketSink {
   bool sentBySession(LinkId, std::span<const std::byte> datagram) const noexcept override {
     return datagram.size() >= session.size() && std::equal(session.begin(), session.end(), datagram.begin());
   }
-  bool arrivalsTold = false;       // of links that are lossless nobody tells
-  std::vector<std::byte> session;  // with which datagrams of "a session" begin
+  bool arrivalsTold = false;       // not called for lossless links
+  std::vector<std::byte> session;  // how datagrams of "a session" begin
   std::vector<std::vector<std::byte>> datagrams;
   void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override { tooLarge.emplace_back(link, bytes); }
   std::vector<std::pair<LinkId, Error>> down;

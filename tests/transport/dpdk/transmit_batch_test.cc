@@ -1,4 +1,4 @@
-// A burst that the device does not take whole, over DPDK's device of a ring that leads back to itself.
+// A burst that the device does not accept whole, over DPDK's ring device that leads back to itself.
 #include "transport/dpdk/transmit_batch.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ class TransmitBatchTest : public ::testing::Test {
   void TearDown() override { removeTestDirectory(); }
 };
 
-// A device with nothing in its ring, and frames that bear numbers.
+// A device with an empty ring, and numbered frames.
 class Ring {
  public:
   Ring() {
@@ -56,7 +56,7 @@ class Ring {
     return 0;
   }
   void overwritePayload() { std::fill(payload_.begin(), payload_.end(), std::byte{0}); }
-  // Frames that have a payload and another one than was attached are counted.
+  // Counts frames with another payload than the attached one in `wrong`.
   std::vector<std::uint32_t> receiveAll(std::size_t* wrong = nullptr) {
     std::vector<std::uint32_t> numbers;
     std::array<rte_mbuf*, 32> frames{};

@@ -1,4 +1,4 @@
-// Link mode pci over devices that make and check UDP checksums: virtio-user with vhost, two processes.
+// Link mode pci over devices that compute and check UDP checksums: virtio-user with vhost, two processes.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ class VhostPort : public ::testing::Test {
   void SetUp() override { std::filesystem::create_directories(testDirectory()); }
   void TearDown() override { removeTestDirectory(); }
 
-  // The server waits for the client, which tries again until it is there.
+  // The server waits for the client, which retries until the server is there.
   static TransportConfig config(bool server) {
     const std::string socket = testDirectory() + "/vhost.sock";
     TransportConfig config;
@@ -70,7 +70,7 @@ TEST_F(VhostPort, BothDevicesChecksum_LinkIsVerifiedAndDatagramsArrive) {
   runProcesses(end(false), end(true));
 }
 
-// A device that leaves the checksum to nobody: what arrives is judged by what is in the frame.
+// A device that leaves the checksum to the receiver, which checks the frame itself.
 TEST_F(VhostPort, FramesWithAWrongChecksumOrNone_AreDroppedAndCounted) {
   const ProcessEnd port{[](Partner& partner) {
     auto port = openPort(config(false));

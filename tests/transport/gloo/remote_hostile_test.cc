@@ -1,5 +1,5 @@
-// A peer that breaks the protocol of remote keys: a channel that says what the test wants, against a real context.
-// Whatever it says, no byte outside the exposed buffer is read or written, and its victim sees one clear error.
+// A peer that breaks the protocol of remote keys: the test sends anything over a channel to a real context. Whatever it
+// sends, no byte outside the exposed buffer is read or written, and its victim gets one clear error.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -70,7 +70,7 @@ std::vector<Medium> media() {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// What the victim said, and whether it still listens.
+// Records the victim's messages, and whether it still listens.
 struct Listener final : ChannelObserver {
   void onSendComplete(OperationToken) noexcept override {}
   void onReceiveComplete(OperationToken token, std::size_t length) noexcept override {
@@ -133,7 +133,7 @@ class RemoteHostile : public ::testing::TestWithParam<Medium> {
   RemoteMessage request(RemoteMessageType type, std::uint64_t number, std::uint64_t offset, std::uint64_t length) {
     return {type, RemoteRefusal::kNone, number, key_->context, key_->region, offset, length};
   }
-  // The next thing the victim says; nothing if it closed instead.
+  // The victim's next message; nullopt if it closed instead.
   std::optional<RemoteMessage> hear() {
     std::optional<RemoteMessage> heard;
     const auto something = [&] {
@@ -143,14 +143,14 @@ class RemoteHostile : public ::testing::TestWithParam<Medium> {
     EXPECT_TRUE(peer_->progress().waitUntil(something, monotonicNow() + Duration(kPatience)));
     return heard;
   }
-  // The victim's own program asks for something; its pair may have ended.
+  // The victim's own program starts an operation; its pair may have ended.
   void getSomething(std::size_t length) {
     try {
       exposed().get(RemoteKey(1, 2 * kLarge, 1, 1), 0, 0, 0, length);
     } catch (const ::gloo::IoException&) {
     }
   }
-  // What the program of the victim sees of its pair's end.
+  // The error that the victim's program gets when its pair ends.
   std::string failure() {
     int value = 0;
     auto probe = context_->createUnboundBuffer(&value, sizeof(value));
@@ -268,7 +268,7 @@ TEST_P(RemoteHostile, MessagesNoCorrectPeerSends_EndThePairWithTheReason) {
 }
 
 TEST_P(RemoteHostile, DataBeforeItsTurn_NeverReachesTheBuffer) {
-  // The second waits for the first, which is on the same bytes; its data comes all the same.
+  // The second waits for the first, since both use the same bytes; its data is sent all the same.
   say(request(RemoteMessageType::kPut, 1, 0, kLarge));
   EXPECT_EQ(RemoteMessageType::kGo, hear()->type);
   say(request(RemoteMessageType::kPut, 2, 0, kLarge));
@@ -300,7 +300,7 @@ TEST_P(RemoteHostile, PutCancelled_ItsDataIsDroppedAndThePairGoesOn) {
   const Bytes before = memory_;
   say({.type = RemoteMessageType::kCancel, .operation = 1});
   EXPECT_EQ(RemoteRefusal::kCancelled, hear()->refusal);
-  say({.type = RemoteMessageType::kCancel, .operation = 1});  // crossed with the answer, as far as the victim knows
+  say({.type = RemoteMessageType::kCancel, .operation = 1});  // crossed with the answer, as far as the victim can know
   send(putDataKey(1), Bytes(kLarge));
   say(request(RemoteMessageType::kPut, 2, 0, 10), 10);
   EXPECT_EQ(RemoteMessageType::kDone, hear()->type);
@@ -317,9 +317,9 @@ TEST_P(RemoteHostile, PutCancelledAndItsDataLongerThanAnnounced_EndsThePair) {
   expectViolation("no put announced");
 }
 
-// What is dropped is received first: here the memory that the put was granted is more than can be had twice.
+// Dropped data is received first: here the put was granted more memory than can be allocated twice.
 TEST_P(RemoteHostile, DroppedDataLongerThanMemory_EndsThePairAndNothingElse) {
-  // The two that touch no byte of a message before it is matched. RDMA registers it, page by page.
+  // Only these two touch no byte of a message before it is matched. RDMA registers it, page by page.
   if (GetParam().name != "Memory" && GetParam().name != "Loopback") GTEST_SKIP() << "64 TiB cannot be registered";
   constexpr std::size_t kHuge = std::size_t{1} << 46;  // of the 2^47 bytes that a process can address
   void* const mapped =
@@ -356,10 +356,10 @@ TEST_P(RemoteHostile, BufferDestroyedAndDataComesLate_ItIsDropped) {
   EXPECT_EQ(before, memory_);
 }
 
-// What the victim asked for is answered wrongly.
+// Wrong answers to the victim's operations.
 class RemoteHostileAnswer : public RemoteHostile {
  protected:
-  // The victim puts or gets `length` bytes of a buffer that we claim to have.
+  // The victim puts or gets `length` bytes of a buffer that the test claims to have.
   void ask(RemoteMessageType type, std::size_t length) {
     const RemoteKey ours(1, kLarge, 1, 1);
     if (type == RemoteMessageType::kPut) exposed().put(ours, 0, 0, 0, length);
@@ -443,7 +443,7 @@ TEST_P(RemoteHostileAnswer, GetWithdrawn_ItsDataIsDropped) {
   const Bytes before = memory_;
   send(getDataKey(1), Bytes(kLarge));
   say({.type = RemoteMessageType::kDone, .operation = 1});
-  // It listens still, and goes on answering.
+  // It still listens, and answers.
   say(request(RemoteMessageType::kGet, 1, 0, 10));
   const auto answer = hear();
   ASSERT_TRUE(answer);
@@ -479,7 +479,7 @@ TEST_P(RemoteHostileAnswer, TargetAborts_OperationFailsNamingIt) {
   expectOperationFails("");
 }
 
-// Anything at all, at any time: the pair may end, nothing else may.
+// Any message at any time: the pair may end, but nothing else.
 TEST_P(RemoteHostile, RandomMessages_OnlyTheExposedBufferIsEverWritten) {
   std::mt19937_64 random(20261121);
   const auto pick = [&](std::uint64_t below) { return random() % below; };

@@ -1,4 +1,4 @@
-// The texts and messages of remote keys: what is written is read again, and nothing else is.
+// The texts and messages of remote keys: decoding returns what was encoded, and accepts nothing else.
 #include "transport/gloo/remote_message.h"
 
 #include <gtest/gtest.h>

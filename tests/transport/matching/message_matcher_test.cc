@@ -1,4 +1,4 @@
-// Which message meets which receive.
+// Matching of messages with receives.
 #include "transport/matching/message_matcher.h"
 
 #include <gtest/gtest.h>
@@ -207,7 +207,7 @@ TEST_F(MatcherTest, MillionsOfKeys_MemoryStaysThatOfOne) {
   EXPECT_EQ(told.size(), 200'000u);
 }
 
-// The same by lists that are too simple to be wrong.
+// The same with lists, too simple to be wrong.
 struct Model {
   struct Active {
     OperationToken token;
@@ -289,10 +289,10 @@ void runModel(unsigned seed) {
   }
 }
 
-// A peer that knows how keys are hashed, but not the seed, chooses tags that meet in one place without it.
+// A peer that knows the hash of keys, but not the seed; without a seed it can choose tags that collide.
 TEST(MessageMatcherHostile, TagsChosenToMeet_DoNotWithASeed) {
   constexpr std::uint64_t kTags = 20'000, kCells = 32'768;
-  // The tag of which MessageKeyHash without a seed makes `hash`: mixBits' inverse.
+  // The tag that MessageKeyHash without a seed hashes to `hash`: mixBits' inverse.
   const auto tagOf = [](std::uint64_t hash) {
     hash = (hash ^ (hash >> 31) ^ (hash >> 62)) * 0x319642b2d24d8ec3ull;
     hash = (hash ^ (hash >> 27) ^ (hash >> 54)) * 0x96de1b173f119089ull;

@@ -26,7 +26,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Sets variables for one test and takes them back.
+// Sets variables for one test and restores them.
 class Environment : public ::testing::Test {
  protected:
   Environment() {

@@ -1,4 +1,4 @@
-// Metrics without a real transport: where they go, how they are written, and who may ask for them.
+// Metrics without a real transport: their targets, their text, and access to them.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -158,7 +158,7 @@ TEST(MetricsText_ManyChannels, Series_AreBoundedAndTheRestIsCounted) {
                           HasSubstr("gloo_bypass_channels_left_out{rank=\"3\",transport=\"DPDK\"} 44\n")));
 }
 
-// Every form is made from the one table; each row must name a field and names of its own.
+// All formats come from the one table; each row must name a different field and use unique names.
 TEST(ChannelCounters_Table, EveryRow_IsInJsonMetricsAndSumsByItsOwnNames) {
   TransportReport report;
   std::uint64_t value = 1000;
@@ -277,7 +277,7 @@ TEST(WholeFile_Write, ReaderOfFifoGoesAmidst_IsAnErrorAndNoSignal) {
   const std::string path = folder.path + "/fifo";
   ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
   std::string said;
-  // Again where the reader was kept waiting for so long that the writer gave up on it.
+  // Repeats if the reader was delayed for so long that the writer gave up on it.
   do {
     FileDescriptor reader(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     std::thread leaving([&reader] {
@@ -302,7 +302,7 @@ TEST(WholeFile_Write, LinkToFileOrFolder_IsRefusedAndBothStay) {
   EXPECT_THAT(writeWholeFile(folder.path, "x").error().message, HasSubstr("neither a file"));
 }
 
-// Somebody who guesses the temporary file's name must not have us write elsewhere.
+// A process that guesses the temporary file's name must not make us write elsewhere.
 TEST(WholeFile_Write, LinkInPlaceOfTheTemporaryFile_IsNotFollowed) {
   TemporaryFolder folder;
   const std::string path = folder.path + "/file", other = folder.path + "/other";
@@ -326,7 +326,7 @@ FileDescriptor connectTo(std::uint16_t port) {
   return socket;
 }
 
-// A process that is stopped and continued has its receives with a time limit interrupted.
+// Stopping and continuing a process interrupts its receives that have a time limit.
 ssize_t receive(const FileDescriptor& socket, char* bytes, std::size_t size) {
   return TEMP_FAILURE_RETRY(::recv(socket.get(), bytes, size, 0));
 }
@@ -383,7 +383,7 @@ TEST_F(Endpoint, HostileRequests_AreRefusedAndTheNextIsServed) {
   EXPECT_THAT(get(endpoint->port(), "/metrics"), StartsWith("HTTP/1.1 200"));
 }
 
-// Connections that say nothing take all places; they go after kIdleSeconds.
+// Silent connections take all places; they are closed after kIdleSeconds.
 TEST_F(Endpoint, SilentConnections_AreClosedAndTheNextIsServed) {
   std::vector<FileDescriptor> silent;
   for (unsigned i = 0; i < MetricsEndpoint::kMaxConnections; ++i) silent.push_back(connectTo(endpoint->port()));

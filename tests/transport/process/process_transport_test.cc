@@ -78,8 +78,7 @@ class FakeTransport : public Transport {
   ProgressEngine engine_;
 };
 
-// Back-ends by the names of real ones. The object must live as long as the ProcessTransport, so they are never
-// destroyed.
+// Back-ends with the names of real ones. They must live as long as the ProcessTransport, so they are never destroyed.
 template <typename Make>
 const BackEnd& dpdk(Make make) {
   return *new BackEnd{.name = "DPDK", .missing = "", .package = "", .make = std::move(make)};
@@ -325,7 +324,7 @@ TEST(ProcessTransport_ShutDown, NobodyUsesTransport_IsDestroyed) {
   EXPECT_EQ(alive, 0);
 }
 
-// The port of the line that an endpoint says at its start; 0 without one.
+// The port in the line that an endpoint prints at its start; 0 without one.
 int announcedPort(const std::string& line) {
   int port = 0;
   (void)std::sscanf(line.c_str(), "gloo-bypass: process %*d: metrics at http://127.0.0.1:%d/metrics", &port);
@@ -343,7 +342,7 @@ bool somebodyListens(int port) {
   return connected;
 }
 
-// What takes its processor time to end: many connections, or a machine with more processes than cores.
+// A shut-down that uses processor time: many connections, or a machine with more processes than cores.
 class SlowToEnd : public FakeTransport {
  public:
   SlowToEnd(std::atomic<int>* alive, Duration work) : FakeTransport(alive), work_(work) {}

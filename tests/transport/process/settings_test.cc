@@ -45,7 +45,7 @@ TEST(Settings_Table, Defaults_AreAllowedAndSurviveTextAndBack) {
   EXPECT_THAT(differences(defaults, again.value()), IsEmpty());
 }
 
-// Every row writes a field of its own: a copied accessor would show here.
+// Every row writes a different field: a copied accessor would show here.
 TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
   const std::vector<SettingText> others = {{"GLOO_BYPASS_LINK", "netdev"},
                                            {"GLOO_BYPASS_NETWORK", "netdev"},
@@ -213,7 +213,7 @@ TEST(Settings_Together, ValuesThatContradict_BothAreNamed) {
               AllOf(HasSubstr("'65000'"), HasSubstr("'12'")));
 }
 
-// Otherwise a pair that is well, and has nothing to send, is given up before the answer to a probe can come.
+// Otherwise a healthy pair with nothing to send would time out before the answer to a probe can arrive.
 TEST(Settings_Together, KeepAlive_IsHalfOfThePeerTimeoutAtMost) {
   EXPECT_EQ(errorOf({{"GLOO_BYPASS_KEEP_ALIVE_MS", "60000"}}), "");
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_KEEP_ALIVE_MS", "60001"}}),
@@ -226,7 +226,7 @@ TEST(Settings_Together, KeepAlive_IsHalfOfThePeerTimeoutAtMost) {
   EXPECT_THAT(errorOf({{"GLOO_BYPASS_PEER_TIMEOUT_MS", "1000"}}), HasSubstr("GLOO_BYPASS_KEEP_ALIVE_MS (1000 ms)"));
 }
 
-// A program's wait may last longer than any default; a machine that is stopped, or a way that comes back, answers in
+// A program's wait may last longer than any default; a machine that is stopped, or a path that returns, answers in
 // time.
 TEST(Settings_Together, PeerTimeout_IsTheUsersUnlessSet) {
   using std::chrono::minutes;
@@ -255,7 +255,7 @@ TEST(Settings_Together, NetworkPci_NeedsDeviceAndItsAddress) {
               AllOf(HasSubstr("GLOO_BYPASS_PCI_ADDRESS is not set"), HasSubstr("GLOO_BYPASS_NETWORK='pci'")));
   EXPECT_THAT(errorOf({pci, device}),
               AllOf(HasSubstr("GLOO_BYPASS_IPV4 is not set"), HasSubstr("GLOO_BYPASS_NETWORK='pci'")));
-  // A device alone says that it is the network.
+  // A device alone implies that network.
   EXPECT_THAT(errorOf({device}),
               AllOf(HasSubstr("GLOO_BYPASS_IPV4 is not set"), HasSubstr("GLOO_BYPASS_PCI_ADDRESS needs it")));
   EXPECT_EQ(errorOf({device, address}), "");

@@ -1,4 +1,4 @@
-"""Two ranks of all_reduce_perf over DPDK that tell about themselves while they run: metrics over HTTP and in files,
+"""Two ranks of all_reduce_perf over DPDK that publish their counters while they run: metrics over HTTP and in files,
 DPDK's telemetry."""
 
 import contextlib
@@ -23,15 +23,15 @@ FOREVER = "1000000"
 
 @pytest.fixture
 def folder():
-    """Short, unlike pytest's own: paths of sockets lie in it."""
+    """A short path, unlike pytest's own: it holds sockets."""
     with tempfile.TemporaryDirectory(prefix="gb-") as path:
         yield Path(path)
 
 
 @contextlib.contextmanager
 def ranks(folder, announcement, iterations=FOREVER, **environment):
-    """Starts two ranks and waits until each has said `announcement` (a pattern); gives the process and what the pattern
-    found by rank."""
+    """Starts two ranks and waits until each has printed `announcement` (a pattern); returns the process and the matches
+    by rank."""
     log = folder / "log"
     with log.open("w") as out:
         process = subprocess.Popen(
@@ -195,7 +195,7 @@ def test_File_TwoRanks_AreWrittenWhileRunningAndAtTheEnd(folder):
 
 
 class Telemetry:
-    """As dpdk-telemetry.py talks."""
+    """A client that behaves like dpdk-telemetry.py."""
 
     def __init__(self, path):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

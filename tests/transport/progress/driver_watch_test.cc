@@ -57,9 +57,9 @@ TEST(DriverWatch_AwaitStandstill, AWaiterDrives_ReturnsOnlyWhenItHasEnded) {
 }
 
 TEST(DriverWatch_AwaitStandstill, ALongWaitEnds_IsToldWithinItsSleep) {
-  // The end falls into a sleep of 64 ms each time: if nobody told of it, all twenty would take 0.6 s on average; told,
-  // the watch comes back after kTakeOverAfter and a first sleep. The bound lies between, and the best of the twenty is
-  // taken: a busy machine may delay some, but nothing makes an untold watch return early in none of twenty.
+  // The end falls into a sleep of 64 ms each time. Without a notification all twenty would take 0.6 s on average; with
+  // it the watch returns after kTakeOverAfter and a first sleep. The bound lies between, and the best of the twenty
+  // counts: a busy machine may delay some, but without notifications none returns early.
   DriverWatch watch;
   Duration best = Duration::max();
   for (int i = 0; i < 20 && best > milliseconds(10); ++i) {

@@ -20,10 +20,10 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// block() returns by itself after this long, where a lost wake-up is to be seen.
+// block() returns by itself after this long, so that a lost wake-up shows.
 constexpr seconds kLostWakeUp{15};
 
-// Arrivals are put in by any thread; poll() moves them to `seen`.
+// Any thread adds arrivals; poll() moves them to `seen`.
 class FakePort final : public Pollable {
  public:
   void arrive(int count = 1) {
@@ -71,8 +71,8 @@ class FakePort final : public Pollable {
     condition_.notify_all();
   }
 
-  // Where time-outs are counted: the engine's own bound on block() must not pass on a machine that stands still for a
-  // while.
+  // For tests that count time-outs: the engine's own bound on block() must not pass on a machine that stands still for
+  // a while.
   Duration shortestBlock{0};
   Duration patient{0};
   mutable int duringRests = 0;  // arrivals to come, one in each rest; nothing wakes for them
@@ -89,7 +89,7 @@ class FakePort final : public Pollable {
   bool armed_ = false, woken_ = false;
 };
 
-// Over a slow path: what comes within the patience after the first is taken with it, and no wake-up is spent on it.
+// Over a slow path: data within the patience after the first is taken with it, without further wake-ups.
 TEST(ProgressEngine_WaitUntil, PatientTarget_TakesWhatArrivesTogether) {
   constexpr int kArrivals = 20;
   FakePort port;
@@ -261,12 +261,12 @@ TEST(ProgressEngine_EngineThread, Idle_BlocksInsteadOfPolling) {
   while (port.blocks.load() == 0) std::this_thread::yield();
   const int before = port.polls.load();
   const TimePoint begin = monotonicNow();
-  // Half a second of idleness, waited out on another engine's clock.
+  // Half a second of idleness, timed by another engine.
   FakePort other;
   ProgressEngine clock(other, {});
   EXPECT_FALSE(clock.waitUntil([] { return false; }, begin + milliseconds(500)));
   const int polls = port.polls.load() - before;
-  // A few each second, for block() has a bound; this thread may have been kept waiting for longer than it asked for.
+  // A few each second, since block() has a bound; this thread may have been delayed.
   const auto idleSeconds = std::chrono::ceil<seconds>(monotonicNow() - begin).count();
   EXPECT_LE(polls, 5 * idleSeconds);
 }
@@ -284,7 +284,7 @@ TEST(ProgressEngine_EngineThread, CannotBePinned_SaysSoOnce) {
       "gloo-bypass: the engine's thread cannot be pinned to CPU 1023 (GLOO_BYPASS_ENGINE_CPU): Invalid argument\n");
 }
 
-// As when the child ends with exit(), and destructors close what the parent had.
+// As when the child ends with exit(), and destructors close the parent's objects.
 TEST(ProgressEngine_ForkedChild, ParentsThreadHasAccess_ChildNeitherWaitsNorSends) {
   FakePort port;
   ProgressEngine engine(port, {});

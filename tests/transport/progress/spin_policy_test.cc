@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 
 constexpr Duration kLongest = microseconds(200);
 
-// How many of `waits` waits of the length `idle` are polled through, and the time polled in all of them.
+// How many of `waits` waits of the length `idle` polling covers, and the total time spent polling.
 struct Polled {
   int through = 0;
   Duration time{0};
@@ -75,16 +75,16 @@ TEST(SpinPolicy, SleepsHideThatWaitsAreShort_FoundOutByTrying) {
   (void)wait(policy, 1000, milliseconds(1));
   int waits = 0;
   for (; policy.window() < kLongest; ++waits) {
-    // Whoever sleeps is woken late.
+    // A sleeper is woken late.
     policy.onEvent(policy.window() > Duration{0} ? microseconds(10) : microseconds(80));
     ASSERT_LT(waits, 1000);
   }
   EXPECT_LE(waits, SpinPolicy::kTryLast + 40);
 }
 
-// Two ranks answer each other at once over a device that cannot wake a sleeper: who sleeps looks by itself, after
-// `first`, then after ever longer steps, each late by the slack of the kernel's timers. Both begin asleep. Whether both
-// come to poll.
+// Two ranks answer each other at once over a device that cannot wake a sleeper: a sleeper polls after `first`, then at
+// ever longer intervals, each late by the slack of the kernel's timers. Both begin asleep. Returns whether both come to
+// poll.
 bool comeToPoll(Duration first) {
   constexpr Duration kSlack = microseconds(50), kOnTheWay = microseconds(2);
   struct Rank {
@@ -122,8 +122,8 @@ constexpr TimePoint kStart{std::chrono::seconds(100)};
 bool everyCoreWanted() { return false; }
 bool oneCoreIdle() { return true; }
 
-// Looks as soon as it is worth it, but `apart`, from kStart on; of each millisecond the thread is ready without a core
-// for as long as `waits` says of the time. How much of the time until `end` the core was called shared.
+// Looks as soon as it is worth it, but `apart`, from kStart on; in each millisecond the thread waits for a core for the
+// share that `waits` gives for the time. Returns the share of the time until `end` in which the core counted as shared.
 template <typename Waits>
 Duration timeShared(TimePoint end, Waits waits, const std::function<bool()>& coreIdle = everyCoreWanted,
                     Duration apart = CoreShare::kWindow) {
@@ -142,7 +142,7 @@ Duration timeShared(TimePoint end, Waits waits, const std::function<bool()>& cor
 }
 
 Duration half(TimePoint) { return microseconds(500); }
-// Half of the time for so long, and then none.
+// Half of the time up to `first`, and then none.
 auto halfFor(Duration first) {
   return [first](TimePoint now) { return now < kStart + first ? half(now) : Duration{0}; };
 }
@@ -160,17 +160,17 @@ TEST(CoreShare, BetterAfterAWhile_IsSeenWithinTheLongestSpan) {
             timeShared(kStart + std::chrono::seconds(10), halfFor(std::chrono::seconds(9))));
 }
 
-// The kernel parts two threads that it woke on one core.
+// The kernel separates two threads that it woke on one core.
 TEST(CoreShare, WithoutACoreForTwoTicks_NotShared) {
   EXPECT_EQ(timeShared(kStart + std::chrono::seconds(1), halfFor(milliseconds(8))), Duration{0});
 }
 
-// It may take it more ticks than that.
+// It may need more ticks than that.
 TEST(CoreShare, WithoutACoreBesideAnIdleOne_PatientForTicks) {
   EXPECT_EQ(timeShared(kStart + std::chrono::seconds(1), halfFor(milliseconds(80)), oneCoreIdle), Duration{0});
 }
 
-// Where it is not free to part them.
+// If it is not free to separate them.
 TEST(CoreShare, WithoutACoreBesideAnIdleOneForGood_SharedMostOfTheTime) {
   EXPECT_GT(timeShared(kStart + milliseconds(120), half, oneCoreIdle), Duration{0});
   const TimePoint end = kStart + std::chrono::seconds(20);
@@ -179,13 +179,13 @@ TEST(CoreShare, WithoutACoreBesideAnIdleOneForGood_SharedMostOfTheTime) {
       << "looks come later than they may";
 }
 
-// Where ranks sleep in turn, a core is idle at times.
+// If ranks sleep in turn, a core is idle at times.
 TEST(CoreShare, CoreIdleAtEverySecondLook_SharedWithinTenTicks) {
   int looks = 0;
   EXPECT_GT(timeShared(kStart + milliseconds(40), half, [&] { return ++looks % 2 == 0; }), Duration{0});
 }
 
-// Others compute for a moment in each step: the last time says nothing of the next.
+// Other threads compute for a moment in each step: the last spell predicts nothing about the next.
 TEST(CoreShare, SpellsFarApart_EachForTheShortestSpan) {
   const auto spells = [](TimePoint now) {
     return (now - kStart) % milliseconds(120) < milliseconds(16) ? half(now) : Duration{0};
@@ -208,7 +208,7 @@ TEST(CoreShare, LooksFarApart_TeachNothing) {
   EXPECT_FALSE(core.shared(kStart + milliseconds(901)));
 }
 
-// A look after another thread has driven tells nothing, and takes nothing back.
+// A look after another thread has driven shows nothing, and cancels nothing.
 TEST(CoreShare, LooksThatTeachNothingInBetween_StillInARow) {
   CoreShare core;
   TimePoint now = kStart;

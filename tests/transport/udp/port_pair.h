@@ -1,4 +1,4 @@
-// What tests of UDP ports share: a sink that keeps what arrives, and the engine's way to wait for it.
+// Shared by tests of UDP ports: a sink that keeps datagrams, and the engine's way to wait for them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,8 +31,8 @@ class KeepingSink : public PacketSink {
     return !session.empty() && quoted.size() >= session.size() &&
            std::equal(session.begin(), session.end(), quoted.begin());
   }
-  bool arrivalsTold = false;       // of links that are lossless nobody tells
-  std::vector<std::byte> session;  // with which datagrams of "a session" begin; empty: no session lives
+  bool arrivalsTold = false;       // not called for lossless links
+  std::vector<std::byte> session;  // how datagrams of "a session" begin; empty: no session lives
   std::vector<LinkId> links;
   std::vector<std::vector<std::byte>> datagrams;
   std::vector<std::pair<LinkId, std::string>> down;
@@ -58,7 +58,7 @@ inline LinkId linkTo(PacketPort& from, const PacketPort& to) {
   return link.ok() ? link.value() : 0;
 }
 
-// What transmit() was given stays as it is until wakePeers(), and no longer.
+// The memory passed to transmit() stays unchanged until wakePeers(), and no longer.
 inline std::vector<std::vector<std::byte>>& usersMemory(const PacketPort& port) {
   static std::map<const PacketPort*, std::vector<std::vector<std::byte>>> memory;
   return memory[&port];

@@ -1,5 +1,5 @@
-// Ports over UDP sockets between two network namespaces joined by a veth pair: what a network does to them. Needs root
-// and `ip`.
+// Ports over UDP sockets between two network namespaces joined by a veth pair, under a network's faults. Needs root and
+// `ip`.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -24,7 +24,7 @@ using std::chrono::seconds;
 
 bool shell(const std::string& command) { return std::system((command + " 2>/dev/null").c_str()) == 0; }
 
-// Within five seconds: the kernel tells of a carrier later than it has it.
+// Within five seconds: the kernel reports a carrier later than it has it.
 bool isUp(const std::string& interface) {
   return shell("timeout 5 sh -c 'until ip link show " + interface + " | grep -q \"state UP\"; do sleep 0.01; done'");
 }
@@ -54,7 +54,7 @@ class UdpNamespaces : public ::testing::Test {
   }
   std::string name(char end) const { return prefix_ + end; }
 
-  // A socket belongs to the namespace in which it was made; routes are looked up in that of the thread.
+  // A socket belongs to the namespace that made it; routes are looked up in the thread's.
   void inside(char end, const std::function<void()>& body) const {
     std::thread([&] {
       const FileDescriptor fd(::open(("/var/run/netns/" + name(end)).c_str(), O_RDONLY | O_CLOEXEC));
@@ -78,12 +78,11 @@ class UdpNamespaces : public ::testing::Test {
     EXPECT_TRUE(
         receiveUntil(*b_, atB_, [&] { return !atB_.datagrams.empty() && atB_.datagrams.back() == pattern(bytes); }));
   }
-  // A queue that lets 2 MB/s pass keeps what it holds charged to the socket. Slow, so that it fills under a sanitizer
-  // too.
+  // A queue that passes 2 MB/s keeps its content charged to the socket. Slow, so that it fills under a sanitizer too.
   bool slowDown() {
     return shell("tc -n " + name('a') + " qdisc add dev v0 root tbf rate 16mbit burst 64kb limit 64mb");
   }
-  // With as many numbered datagrams as it takes; kMany: with no end.
+  // Sends as many numbered datagrams as needed; kMany: without end.
   static constexpr std::size_t kMany = 100'000;
   std::size_t fillTheSocket(std::size_t bytes) {
     std::size_t taken = 0;
@@ -102,7 +101,7 @@ class UdpNamespaces : public ::testing::Test {
                                               << b_->counters().droppedNoBuffer << " found no room";
     for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(atB_.datagrams[i], pattern(bytes, i)) << i;
   }
-  // Of a's link, while a goes on sending.
+  // The error of a's link when it goes down while a goes on sending.
   std::string downAfter(std::size_t bytes, Duration limit) {
     for (const TimePoint end = monotonicNow() + limit; atA_.down.empty() && monotonicNow() < end; ::usleep(10'000)) {
       a_->onTick(monotonicNow());
@@ -142,8 +141,8 @@ TEST_F(UdpNamespaces, MasterIsThisHost_InterfaceIsTheOneWithThatAddress) {
   });
 }
 
-// Rank 0 is started with localhost, as many recipes do; others know its host by another address. A hint that leads
-// nowhere is no better one.
+// Rank 0 is started with localhost, as in many recipes; others know its host by another address. A hint that leads
+// nowhere is no better.
 TEST_F(UdpNamespaces, MasterLeadsToNoOtherHost_DefaultRoutesAddressElseTheOnlyOneElseTheLoopbacks) {
   const auto expectEach = [](const std::string& ipv4, const std::string& ipv6) {
     for (const char* hint : {"localhost", "127.0.0.1", "127.0.1.1", "", "192.0.2.1"}) {
@@ -176,7 +175,7 @@ TEST_F(UdpNamespaces, MasterLeadsToNoOtherHost_DefaultRoutesAddressElseTheOnlyOn
   });
 }
 
-// Its source would be link-local too, which is of no use to a peer.
+// Its source would be link-local too, which is useless to a peer.
 TEST_F(UdpNamespaces, MasterIsLinkLocal_InterfacesOtherAddressIsTaken) {
   inside('a', [] {
     ASSERT_TRUE(shell("ip addr add fe80::77/64 dev v0 nodad"));
@@ -197,7 +196,7 @@ TEST_F(UdpNamespaces, LargestDatagrams_ArriveAndLinkKnowsTheMtu) {
   expectArrives(9000 - 28);
 }
 
-// As for minutes after an ICMP message, forged or out of date: a link must not stay small for it.
+// For minutes after an ICMP message, forged or out of date: a link must not stay small because of it.
 TEST_F(UdpNamespaces, KernelKnowsOfASmallerWay_LinkBeginsWithItAndMayGrow) {
   ASSERT_TRUE(shell("ip -n " + name('a') + " route replace 10.77.0.0/24 dev v0 src 10.77.0.1 mtu 1300"));
   open();
@@ -249,7 +248,7 @@ TEST_F(UdpNamespaces, LongDatagramsWaitForRoom_TheirUserHasTheBufferBack) {
   expectAllArrive(taken, 8000);
 }
 
-// The last that a channel has to say is that it has failed.
+// A channel's last message says that it has failed.
 TEST_F(UdpNamespaces, LinkClosedWhileTheSocketIsFull_WhatWasTakenArrivesAndThePortSleeps) {
   if (!slowDown()) GTEST_SKIP() << "no tc, or no tbf";
   open();
@@ -278,9 +277,9 @@ TEST_F(UdpNamespaces, MtuShrinks_SessionsAreToldAndTheLinkGoesOn) {
   expectArrives(1400);
 }
 
-// The other end of the pair drops what is larger, which the kernel reports as a queue without room.
+// The other end of the pair drops larger packets, and the kernel reports a full queue.
 TEST_F(UdpNamespaces, MtuOfTheOtherEndShrinks_WhatFitsStillArrives) {
-  // Or what is sent together would be one packet, which the pair does not look into.
+  // Otherwise datagrams sent together would be one packet, which the pair does not inspect.
   if (!shell("ip netns exec " + name('a') + " ethtool -K v0 tx-udp-segmentation off")) GTEST_SKIP() << "no ethtool";
   open();
   ASSERT_TRUE(shell("ip -n " + name('b') + " link set v0 mtu 1500"));
@@ -315,7 +314,7 @@ TEST_F(UdpNamespaces, InterfaceDeleted_LinkGoesDownWithinSecondsNamingIt) {
   EXPECT_GE(monotonicNow() - start, kGiveUpAfter);
 }
 
-// What passes, and keeps datagrams from leaving for longer than a deleted interface is waited for.
+// An obstacle that passes, but lasts longer than a port waits for a deleted interface.
 struct Outage {
   const char* name;
   const char *begin, *end;  // of `ip -n NAMESPACE`

@@ -30,13 +30,13 @@
 namespace gloo_bypass::udp {
 namespace {
 
-// Sees each message before the kernel does. Not 0: the error that the kernel would say.
+// Called for each message before the kernel. Not 0: the error to return in its place.
 std::function<int(const msghdr&)> beforeSending;
 
 }  // namespace
 }  // namespace gloo_bypass::udp
 
-// In place of the C library's.
+// Replaces the C library's.
 extern "C" int sendmmsg(int socket, mmsghdr* messages, unsigned count, int flags) {
   if (gloo_bypass::udp::beforeSending && count > 0) {
     if (const int error = gloo_bypass::udp::beforeSending(messages->msg_hdr)) {
@@ -75,7 +75,7 @@ class Batch : public ::testing::Test {
     for (const auto& run : batch_.runs()) counts.push_back(run.segments);
     return counts;
   }
-  // Of a run, as the kernel is given it.
+  // The content of a run, as the kernel gets it.
   std::vector<std::byte> content(std::size_t run) const {
     std::vector<std::byte> all;
     for (const auto& datagram : batch_.datagrams(batch_.runs()[run])) {
@@ -139,7 +139,7 @@ TEST_F(Batch, RunsAreNotLongerThanTheKernelTakes) {
   EXPECT_EQ(segments(), (std::vector<std::size_t>{7, 1}));
 }
 
-// A message of one datagram costs the kernel a third of what one of 44 does.
+// A message of one datagram costs the kernel a third of one of 44.
 TEST_F(Batch, Burst_IsWholeRuns) {
   for (const std::size_t size : {1232U, 1452U, 1472U, 4052U, 8952U, 8972U, 65'507U}) {
     SCOPED_TRACE(size);
@@ -204,7 +204,7 @@ TEST(UdpSocket, RunOfDatagrams_IsOneSegmentedSendAndOneReceive) {
   ASSERT_EQ(received.size(), 1U);
   EXPECT_EQ(received[0].segmentBytes, 1472U);
   ASSERT_EQ(received[0].bytes.size(), 19 * 1472 + 77U);
-  // One that cannot receive offload gets the same as single datagrams.
+  // A socket that cannot receive offload gets the same as single datagrams.
   fill(toPlain);
   std::size_t count = 0;
   for (auto messages = plain.value()->receive(); !messages.empty(); messages = plain.value()->receive()) {
@@ -404,7 +404,7 @@ INSTANTIATE_TEST_SUITE_P(, UdpPorts,
 class OneSession : public ::testing::Test, public ChannelObserver {
  protected:
   static constexpr std::uint64_t kPeerSession = 0x1122334455667788;
-  // Begins to connect with a session that is nowhere, at a port that is open.
+  // Begins to connect, at an open port, with a session that does not exist.
   void connect() {
     auto port = openPort(at("127.0.0.1"));
     own_ = decode(port->localAddress()).value().front();
@@ -447,7 +447,7 @@ TEST_F(OneSession, PeersPortCloses_ChannelFailsAtOnce) {
   EXPECT_NE(channel_->error().message.find("127.0.0.1:"), std::string::npos);
 }
 
-// The kernel keeps what has come from a peer and that the peer's port is closed in two queues.
+// The kernel has two queues: one for a peer's datagrams, one for the news that its port is closed.
 class PeerEnds : public ::testing::Test, public PacketSink {
  protected:
   void SetUp() override {
@@ -512,7 +512,7 @@ std::vector<std::byte> beginningOfHelloTo(std::uint64_t session) {
 
 FileDescriptor rawSocket() { return FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)); }
 
-// As someone would forge it who knows addresses and ports, or sees the datagrams go by. `mtu`: 0: port unreachable.
+// As a stranger would forge it who knows addresses and ports, or sees the datagrams pass. `mtu`: 0: port unreachable.
 void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t session, std::uint16_t mtu = 0,
                       std::uint8_t code = ICMP_PORT_UNREACH) {
   struct {
@@ -556,7 +556,7 @@ TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
   EXPECT_TRUE(failsWithin(seconds(5)));
 }
 
-// More than one receive() takes: the rest is not forgotten by a port that never sleeps.
+// More than one receive() reads: a port that never sleeps does not forget the rest.
 TEST(UdpErrors, ManyForgedUnreachables_AllAreReadInTheEnd) {
   if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   const auto port = openPort(at("127.0.0.1")), peer = openPort(at("127.0.0.1"));
@@ -582,7 +582,7 @@ class Segmentation : public ::testing::Test {
     if (!a_->offloads()) GTEST_SKIP() << "this kernel has no UDP_SEGMENT";
   }
   void TearDown() override { beforeSending = nullptr; }
-  // In how many messages three datagrams arrived.
+  // The number of messages in which three datagrams arrived.
   std::size_t messagesOfThree(SendBatch::Destination& to, UdpSocket& there) {
     SendBatch batch;
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(batch.append(to, {pattern(1000), {}}));
@@ -599,7 +599,7 @@ class Segmentation : public ::testing::Test {
   std::unique_ptr<UdpSocket> a_, b_, c_;
 };
 
-// Each makes one call say what it stands for (icmp_err_convert), also one that has nothing to do with it.
+// Each ends one call with its error (icmp_err_convert), even an unrelated call.
 TEST_F(Segmentation, ForgedUnreachableOfEachCodeBeforeEachCall_StaysOn) {
   if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   SendBatch::Destination toB{.link = 1, .peer = b_->local()};
@@ -619,7 +619,7 @@ TEST_F(Segmentation, ForgedUnreachableOfEachCodeBeforeEachCall_StaysOn) {
   }
 }
 
-// As the kernel does where IPsec is on the way.
+// As the kernel does with IPsec on the path.
 TEST_F(Segmentation, KernelRefusesItTowardsOnePeer_ThatOneGetsSingleDatagramsUntilTheKernelTakesItAgain) {
   SendBatch::Destination toB{.link = 1, .peer = b_->local()}, toC{.link = 2, .peer = c_->local()};
   const TimePoint before = monotonicNow();
@@ -645,10 +645,10 @@ TEST_F(Segmentation, KernelRefusesItTowardsOnePeer_ThatOneGetsSingleDatagramsUnt
   for (int i = 0; i < 2; ++i) EXPECT_EQ(messagesOfThree(toB, *b_), 1U);
 }
 
-// A hint of what the path carries is a reason to look, and no more: this one is wrong.
+// A hint about the path's MTU is only a reason to probe: this one is wrong.
 TEST_F(OneSession, ForgedFragmentationNeeded_ChangesNothing) {
   if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
-  // In a network of its own: the kernel remembers what it was told of the way, for other tests too.
+  // In a separate network: the kernel would remember the forged MTU, for other tests too.
   std::thread([&] {
     if (::unshare(CLONE_NEWNET) != 0 || std::system("ip link set lo up") != 0) GTEST_SKIP() << "needs CAP_NET_ADMIN";
     connect();
@@ -657,7 +657,7 @@ TEST_F(OneSession, ForgedFragmentationNeeded_ChangesNothing) {
       forgeUnreachable(own_, peer, session, 1300);
       EXPECT_FALSE(failsWithin(milliseconds(300)));
     }
-    // Nor is a connection refused that begins after it.
+    // A later connection is not refused either.
     forgeUnreachable(own_, peer, kPeerSession, 600);
     auto later = makeUdpPort(at("127.0.0.1"));
     ASSERT_TRUE(later.ok());

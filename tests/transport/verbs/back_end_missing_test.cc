@@ -1,4 +1,4 @@
-// What a build without libibverbs says.
+// The errors of a build without libibverbs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -108,8 +108,7 @@ struct ControlPlaneTest : ::testing::Test {
     storeLittle(reinterpret_cast<std::byte*>(bytes.data()) + 16, from);
     return bytes;
   }
-  // Idle: nothing to read, and poll() says so. What the kernel delivers late, between two looks, is work and not
-  // restlessness.
+  // Idle: nothing to read, and poll() reports nothing. Data that the kernel delivers late, between two calls, is work.
   static bool idle(ControlPlane& plane, TimePoint when) {
     for (int i = 0; i < 100; ++i) {
       if (plane.poll(when)) continue;
@@ -166,7 +165,7 @@ TEST_F(ControlPlaneTest, PeersProcessEnds_IsToldOnce) {
   EXPECT_EQ(atA.gone, 1);
 }
 
-// A data loader's, for one.
+// A data loader's child, for one.
 TEST_F(ControlPlaneTest, PeersProcessIsKilledWhileItsChildLives_IsToldAtOnce) {
   ASSERT_TRUE(connectB().ok());
   a.reset();  // the other process has its own

@@ -1,4 +1,4 @@
-// Which device, port and GID is taken, and what is said when none can be. On devices made up here; the interface is lo.
+// The choice of device, port and GID, and the errors if there is none. On simulated devices; the interface is lo.
 #include "transport/verbs/device_selection.h"
 
 #include <arpa/inet.h>
@@ -136,7 +136,7 @@ class DeviceSelectionTest : public ::testing::Test {
     config.interface = interface;
     return selectRails(machine_.api, config);
   }
-  // The error's words; fails the test where there is no error.
+  // The error's text; fails the test if there is no error.
   std::string refusal(const std::string& interface = "") {
     const auto selected = select(interface);
     EXPECT_FALSE(selected);
@@ -241,7 +241,7 @@ TEST_F(DeviceSelectionTest, NoInterface_NoDeviceOnTheHostNames_OnlyActiveOneIsTa
                                HasSubstr("GLOO_BYPASS_RDMA_DEVICES")));
 }
 
-// Two interfaces, in a network namespace of the calling thread's own. False: this user may not make one.
+// Two interfaces, in a new network namespace of the calling thread. False: this user may not make one.
 bool makeTwoNetworks() {
   if (::geteuid() != 0 || ::unshare(CLONE_NEWNET) != 0) return false;
   return std::system(

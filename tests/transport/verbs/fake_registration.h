@@ -1,4 +1,4 @@
-// ibv_reg_mr and ibv_dereg_mr without an adapter: remembers what is registered, and fails when told to.
+// ibv_reg_mr and ibv_dereg_mr without an adapter: records registrations, and fails on request.
 #pragma once
 
 #include <cerrno>
@@ -39,7 +39,7 @@ class FakeRegistration {
 
   verbs::VerbsApi api;
   ibv_pd domains[2] = {};
-  // Asked before each registration: 0, or the errno that it fails with.
+  // Called before each registration: 0, or the errno to fail with.
   std::function<int(ibv_pd*, std::byte*, std::size_t, int access)> fail;
   std::vector<std::string> log;  // "register", "deregister"; a test may add its own
 

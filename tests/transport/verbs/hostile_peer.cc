@@ -16,7 +16,7 @@ EndOptions ending() {
   options.maxReceives = 256;
   options.completions = 1024;
   options.rnrRetries = 0;
-  // Rules are broken here, not time limits: 34 ms, eight times, is long on a busy machine too.
+  // The tests break rules, not time limits: eight times 34 ms is long enough on a busy machine.
   options.timeout = 13;
   options.retries = 7;
   return options;

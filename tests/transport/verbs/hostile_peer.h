@@ -1,4 +1,4 @@
-// A peer that keeps to no rule: raw queue pairs, and a control connection of its own, against one channel.
+// A peer that keeps to no rule: raw queue pairs, and its own control connection, against one channel.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ class HostilePeer final : private verbs::ControlObserver {
   explicit HostilePeer(RdmaEnd& victim, std::uint32_t credits = 64);
   ~HostilePeer() override;
 
-  // A frame of the victim's session, as it should be; then as bytes, which may be changed.
+  // A correct frame for the victim's session; then as bytes, which a test may change.
   std::vector<std::byte> frame(verbs::FrameType type, const std::function<void(verbs::RdmaFrame&)>& change = {},
                                std::size_t payload = 0);
   void send(const std::vector<std::byte>& bytes);

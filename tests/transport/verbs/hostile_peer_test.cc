@@ -10,7 +10,7 @@ namespace {
 
 class RdmaHostilePeer : public RdmaChannelTest {
  protected:
-  // A channel that `attack` breaks; `error` is what its user is told.
+  // A channel that `attack` breaks; its user gets the error `error`.
   void attack(const std::function<void(HostilePeer&, RdmaEnd&)>& attack, std::uint32_t credits = 64) {
     TransportConfig config = rdmaConfig("soft0");
     config.rdma.timeoutExponent = 13;  // as the peer's
@@ -26,8 +26,8 @@ class RdmaHostilePeer : public RdmaChannelTest {
     EXPECT_EQ(error.scope, ErrorScope::kSession);
     EXPECT_FALSE(error.message.empty());
   }
-  // Up to `frames` frames, until the victim's channel fails. Not faster than the victim takes them: a peer that finds
-  // no receive posted loses its own queue pair, and the victim would see silence instead of the attack.
+  // Sends up to `frames` frames, until the victim's channel fails. Not faster than the victim takes them: a peer that
+  // finds no receive posted loses its own queue pair, and the victim would see silence instead of the attack.
   static void flood(HostilePeer& peer, RdmaEnd& victim, FrameType type, std::uint64_t frames, std::size_t payload = 0) {
     bool failed = false;
     for (std::uint64_t i = 0; i < frames && !failed; ++i) {
@@ -68,13 +68,13 @@ TEST_F(RdmaHostilePeer, FrameLargerThanAnyReceive_FailsTheChannel) {
 }
 
 TEST_F(RdmaHostilePeer, MoreFramesThanCredits_FailTheChannel) {
-  // The victim has nobody to tell: its peer gives no credit back, and the victim's run out.
+  // The victim cannot report: its peer returns no credit, and the victim's runs out.
   attack([](HostilePeer& p, RdmaEnd& victim) { flood(p, victim, FrameType::kCredit, 600); }, 2);
   EXPECT_EQ(error.code, ErrorCode::kPeerViolatedProtocol) << error.message;
 }
 
 TEST_F(RdmaHostilePeer, MoreThanTheWindow_FailsTheChannel) {
-  // 4 MiB is the window; what nobody receives stays in it.
+  // 4 MiB is the window; unreceived messages stay in it.
   attack([](HostilePeer& p, RdmaEnd& victim) { flood(p, victim, FrameType::kEager, 700, 8000); });
   EXPECT_EQ(error.code, ErrorCode::kPeerViolatedProtocol) << error.message;
 }

@@ -62,7 +62,7 @@ TEST_F(RdmaChannel, TwoRails_LargeMessageIsStripedAndWhole) {
   exchange(kLarge, 1);
 }
 
-// What metrics and telemetry tell channels apart by.
+// Metrics and telemetry distinguish channels by these.
 TEST_F(RdmaChannel, CountersJson_EachOpenChannel_HasNumberPeerAndRanks) {
   open(withCredits("soft0", 8), withCredits("soft1", 8));
   flood(3);
@@ -110,7 +110,7 @@ TEST_F(RdmaChannel, FewCreditsOneWay_SenderIsNeverStuck) {
       ASSERT_TRUE(a->send(i, 1, out).ok());
       ASSERT_TRUE(b->waitReceived(i)) << i;
     }
-    // And the other side's first word still gets through.
+    // The other side's first message still gets through.
     ASSERT_TRUE(a->receive(1, 9, in).ok());
     ASSERT_TRUE(b->send(1, 9, out).ok());
     ASSERT_TRUE(a->waitReceived(1));
@@ -123,7 +123,7 @@ TEST_F(RdmaChannel, NothingToSay_NoFramesGoToAndFro) {
     SCOPED_TRACE(credits);
     open(withCredits("soft0", credits), withCredits("soft1", credits));
     flood(20);
-    // Two more rounds of the ends must leave the wire silent before long: what is told needs no answer.
+    // After two more rounds both ends must soon be silent: credit frames need no answer.
     const std::uint64_t before = sends();
     std::uint64_t polls = 0;
     (void)a->transport->progress().waitUntil([&] { return ++polls > 2000; }, monotonicNow() + kRnicPatience, true);
@@ -266,7 +266,7 @@ TEST_F(RdmaChannel, CancelInsideAnotherChannelsCompletion_OrderIsKept) {
             ->postReceive({.token = 2, .key = {MessageKind::kUnbound, 1}, .data = large.data(), .capacity = kLarge})
             .ok());
   });
-  // Everything below is in the completion queue when the side looks again.
+  // Everything below is in the completion queue when the side polls again.
   b->exclusive([&] {
     EXPECT_TRUE(a->send(5, 5, word, 0).ok());
     for (OperationToken i = 10; i < 40; ++i) EXPECT_TRUE(a->send(i, i, word, 1).ok());
@@ -313,8 +313,8 @@ TEST_F(RdmaChannel, CloseInGoodOrder_WhatWasSentArrivesFirst) {
   std::vector<std::byte> in(kLarge), small(100);
   const auto expected = patterned(kLarge, 3);
   auto out = expected;
-  // A close waits 100 ms for what the peer has yet to read. A machine may keep the peer from it for longer; then it is
-  // no good order.
+  // A close waits 100 ms for the peer to read its messages. A machine may delay the peer for longer; then the close is
+  // not in good order.
   bool inTime = false;
   for (int i = 0; i < 20 && !inTime; ++i) {
     if (i > 0) destroy();
@@ -369,7 +369,7 @@ TEST_F(RdmaChannel, CloseWithFullWindow_CopiesOutliveTheCloseUntilTheyHaveArrive
 TEST_F(RdmaChannel, ManyMessagesThenEnd_AllArriveBeforeTheEndIsTold) {
   open(withCredits("soft0", 512), withCredits("soft1", 512));
   const auto out = patterned(16, 1);
-  // While this side does not look, everything comes: frames, goodbye, and the end of the control connection.
+  // While this side does not poll, everything arrives: frames, goodbye, and the end of the control connection.
   b->exclusive([&] {
     a->exclusive([&] {
       for (OperationToken i = 0; i < 400; ++i) {
@@ -405,7 +405,7 @@ TEST_F(RdmaChannel, CloseInEveryState_LeavesNothingBehind) {
   }
 }
 
-// Sessions that are finished stay while a channel points to them.
+// Finished sessions stay while a channel points to them.
 TEST_F(RdmaChannel, CloseAll_SessionsStayUntilTheirChannelsAreGone) {
   open();
   a->transport->closeAll();

@@ -1,4 +1,4 @@
-// Addresses and frames: what is written is read again, and nothing else is.
+// Addresses and frames: decoding returns what was encoded, and accepts nothing else.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -68,7 +68,7 @@ Bytes written(const RdmaFrame& frame) {
 constexpr FrameType kTypes[] = {FrameType::kEager, FrameType::kAnnounce, FrameType::kDone, FrameType::kCredit,
                                 FrameType::kBye};
 
-// A copy of just this size, so that reading beyond it is seen.
+// A copy of exactly this size, so that reading beyond it is detected.
 auto decoded(const Bytes& bytes) {
   const Bytes exact(bytes.begin(), bytes.end());
   auto frame = decodeFrame(exact);

@@ -1,5 +1,5 @@
-// One process' side of RDMA channels, mostly on the software adapter: a transport of its own, channels, and what they
-// told.
+// One process's side of RDMA channels, mostly on the software adapter: its own transport, channels, and their recorded
+// events.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ struct ChannelRecord final : ChannelObserver {
 // Small timers: 8 tries of 4 ms.
 TransportConfig rdmaConfig(const std::string& devices);
 
-// The table of the software adapter; contexts and queue pairs made through it are noted.
+// The software adapter's table; records contexts and queue pairs made through it.
 const verbs::VerbsApi& notedVerbs();
 ibv_context* notedContext(const std::string& device);  // opened last
 std::vector<std::uint32_t> notedQueuePairs();          // their numbers, in the order made

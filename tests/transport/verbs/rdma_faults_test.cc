@@ -1,4 +1,4 @@
-// What breaks under a channel - peer, port, device, limits - and what its user is told.
+// Faults under a channel (peer, port, device, limits) and the errors that its user gets.
 #include <algorithm>
 
 #include "tests/transport/verbs/rdma_end.h"
@@ -159,7 +159,7 @@ TEST_F(RdmaFaults, SendFailsWithSeveralChannelsOpen_OnlyItsChannelFails) {
 
 TEST_F(RdmaFaults, QueuePairEventWithSeveralChannels_IsLookedAtOnce) {
   open(rdmaConfig("soft0"), rdmaConfig("soft1"), 8);
-  // The responder of a READ beyond what was announced gets an event of its queue pair: unmapped behind our back.
+  // The responder of a READ beyond the announced bytes gets an event of its queue pair: unmapped behind our back.
   for (std::size_t i = 0; i < 8; i += 3) {
     rnic.failOperation(
         {.context = b->context, .opcode = IBV_WR_RDMA_READ, .status = IBV_WC_REM_ACCESS_ERR, .delivered = true});

@@ -1,4 +1,4 @@
-// Many connections at once and one after the other: what the device's limits leave of them, and what they leave behind.
+// Many connections at once and one after the other: how many the device's limits allow, and what they leave behind.
 #include <malloc.h>
 #include <poll.h>
 
@@ -19,7 +19,7 @@ constexpr int kSmallQueue = 1000;  // completions: of two connections
 
 bool mentions(const Error& error, const std::string& word) { return error.message.find(word) != std::string::npos; }
 
-// What the survivor of many peers may not have more of in the end. Its adapter is in this process too.
+// Resources of the survivor that must not grow. Its adapter is in this process too.
 struct Held {
   std::string objects;  // of the adapter
   std::uint64_t registered = 0;
@@ -60,7 +60,7 @@ class RdmaManyPeers : public RdmaChannelTest {
     EXPECT_EQ(now.threads, before.threads);
     EXPECT_LE(now.heap, before.heap + kAllowance);
   }
-  // Channels of one transport, until one is refused; that error.
+  // Opens channels of one transport until one is refused; returns that error.
   Error openUntilRefused(std::size_t* opened) {
     Error refusal;
     a = std::make_unique<RdmaEnd>(rdmaConfig("soft0"));
@@ -117,7 +117,7 @@ TEST_F(RdmaManyPeers, WaiterSleeps_CompletionInTheLastQueueWakesIt) {
   }
 }
 
-// Somebody may be about to sleep on that event.
+// A thread may be about to sleep on that event.
 TEST_F(RdmaManyPeers, QueueGivenBackWhileAnotherHasAnEvent_EventStays) {
   const VerbsApi& verbs = softwareVerbs();
   RnicEnd end;

@@ -1,4 +1,4 @@
-// What is posted before what: on a device in software the posting of a READ takes as long as the READ.
+// The order of posting: on a device in software, posting a READ takes as long as the READ.
 #include <atomic>
 #include <thread>
 #include <utility>
@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kLarge = 300'000;
 constexpr std::uint32_t kSoftRoceVendor = 0xffffff;
 
-// How many SENDs an end has posted when its first READ is; counted in ibv_post_send.
+// Counts, in ibv_post_send, the SENDs that an end has posted before its first READ.
 class PostedOrder {
  public:
   explicit PostedOrder(RdmaEnd& end) : end_(end) {
@@ -53,7 +53,7 @@ class RdmaOrder : public RdmaChannelTest {
     rnic.setDevices(devices);
     open();
   }
-  // A message of b's that a knows of, and has no receive for.
+  // A message of b that a knows of, without a receive for it.
   void announce(OperationToken token) {
     const std::size_t before = (*a)[0].record.announced.size();
     ASSERT_TRUE(b->send(token, token, out).ok());
@@ -84,7 +84,7 @@ TEST_F(RdmaOrder, ReceiveAndSendAtOnce_FrameGoesBeforeTheRead) {
   EXPECT_EQ(in, out);
 }
 
-// None of them completes: what has been asked for is under way.
+// None of them completes: the requested bytes stay under way.
 TEST_F(RdmaOrder, ReadBytesAreBounded_TheRestIsAskedForWhenThoseHaveCome) {
   TransportConfig bounded = rdmaConfig("soft0");
   bounded.rdma.readBytes = 256 * 1024;
@@ -110,8 +110,7 @@ TEST_F(RdmaOrder, ReadBytesAreBounded_TheRestIsAskedForWhenThoseHaveCome) {
   EXPECT_EQ(second, out);
 }
 
-// Gloo's ring posts a receive, then a send, then waits. A thread that was kept waiting in between may find the READ
-// posted.
+// Gloo's ring posts a receive, then a send, then waits. A thread that was delayed in between may find the READ posted.
 TEST_F(RdmaOrder, ReceiveThenSendThenWaitInSoftware_SendGoesBeforeTheRead) {
   openInSoftware();
   bool seen = false;
@@ -127,7 +126,7 @@ TEST_F(RdmaOrder, ReceiveThenSendThenWaitInSoftware_SendGoesBeforeTheRead) {
   EXPECT_TRUE(seen);
 }
 
-// Gloo's chunked ring waits for one message, and sends what it has made of it, while another is announced already.
+// Gloo's chunked ring waits for one message, and sends its result, while another is already announced.
 TEST_F(RdmaOrder, WaiterIsGivenAMessageInSoftware_WhatItSendsGoesBeforeTheRead) {
   openInSoftware();
   std::vector<std::byte> given(small.size());

@@ -33,7 +33,7 @@ std::byte* page(std::size_t number) {
   return static_cast<std::byte*>(reserved) + number * kPage;
 }
 
-// What the test says was unmapped. Shared with the monitor that the cache owns.
+// The ranges that the test reports as unmapped. Shared with the monitor that the cache owns.
 struct FakeUnmapping {
   std::deque<UnmapMonitor::Range> ranges;
   bool overflowed = false;
@@ -103,7 +103,7 @@ class RegistrationCacheTest : public ::testing::Test {
   std::optional<RegistrationCache> cache_;
 };
 
-// What lies beside a buffer in its pages is none of a peer's business.
+// A peer must not reach other bytes in a buffer's pages.
 TEST_F(RegistrationCacheTest, Acquire_SomeBytes_NoOthersAreReached) {
   const auto acquired = cache_->acquire(page(3) + 100, kPage, RegistrationUse::kRemoteRead);
   ASSERT_TRUE(acquired);
@@ -248,7 +248,7 @@ TEST_F(RegistrationCacheTest, DropUnmapped_Called_DeregistersWithoutAcquire) {
   cache_->dropUnmapped();
   EXPECT_EQ(adapter_.liveRegions(), 1u);
   EXPECT_EQ(counters().pinnedBytes, 4 * kPage);
-  EXPECT_TRUE(unmapping_.unwatched.empty());  // somebody else's by now, perhaps
+  EXPECT_TRUE(unmapping_.unwatched.empty());  // they may belong to another owner by now
 }
 
 TEST_F(RegistrationCacheTest, Unmapped_MoreThanWasNoted_EverythingIsDropped) {
@@ -262,7 +262,7 @@ TEST_F(RegistrationCacheTest, Unmapped_MoreThanWasNoted_EverythingIsDropped) {
   cache_->release(fresh);
 }
 
-// Another thread is in munmap: its addresses may belong to this caller already, and the event is not there yet.
+// Another thread is in munmap: its addresses may already belong to this caller, and the event has not arrived.
 TEST_F(RegistrationCacheTest, Acquire_WhileAnotherUnmaps_CachedIsNotReliedUpon) {
   cachePages(0, 4);
   unmapping_.unmappingNow = true;
@@ -442,7 +442,7 @@ TEST_F(RegistrationCacheTest, Acquire_MemoryNotMapped_ErrorAndNothingLeft) {
   EXPECT_EQ(unmapping_.unwatched.size(), 2u);
 }
 
-// Linux says ENOMEM of it; that is no reason to give anything back.
+// Linux returns ENOMEM for it; that is no reason to evict anything.
 TEST_F(RegistrationCacheTest, Acquire_NotMappedButKernelSaysNoMemory_ErrorSaysNotMappedAndNothingIsEvicted) {
   cachePages(0, 4);
   auto* hole = static_cast<std::byte*>(::mmap(nullptr, kPage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -488,7 +488,7 @@ TEST_F(RegistrationCacheTest, Acquire_SecondRailRefuses_NoneIsLeft) {
 // bounds hold.
 TEST_F(RegistrationCacheTest, AnyOrder_Random_NeverStaleAndWithinBounds) {
   constexpr std::size_t kPages = 40, kBound = 25;
-  // With more of them nearly every range is held by somebody, and nothing is left to evict.
+  // With more of them nearly every range is in use, and nothing is left to evict.
   constexpr std::size_t kMostHeld = 8;
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,5 +1,5 @@
-// The cache over the kernel's own events: memory that comes and goes under it, from several threads. Skipped where
-// nothing tells.
+// The cache with the kernel's own events: memory is mapped and unmapped under it by several threads. Skipped if the
+// kernel has no such events.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -106,7 +106,7 @@ TEST_F(RegistrationUnmappingTest, Acquire_TwoCachesOneBuffer_BothKeepItAndBothHe
   EXPECT_EQ(other.counters().pinnedBytes, 0u);
 }
 
-// free() waits for the event to be taken; the thread that takes it must need nothing of what its caller holds.
+// free() waits until the event is taken; the thread that takes it must need nothing that its caller holds.
 TEST_F(RegistrationUnmappingTest, Free_InsideExclusiveAccessAndAllocator_Returns) {
   std::mutex exclusive;
   std::atomic<bool> stop{false};
@@ -127,7 +127,7 @@ TEST_F(RegistrationUnmappingTest, Free_InsideExclusiveAccessAndAllocator_Returns
 }
 
 // The hard case: an address goes to another thread while the one that unmapped it is still in munmap, before the event
-// is there. A registration must never be older than the mapping it is asked for.
+// arrives. A registration must never be older than its mapping.
 TEST_F(RegistrationUnmappingTest, Acquire_ManyThreadsMapAndUnmap_NeverOlderThanTheMapping) {
   constexpr int kThreads = 4, kRounds = 400;
   std::mutex exclusive;

@@ -1,4 +1,4 @@
-// The kernel's userfaultfd events, for real. Skipped with the reason where there are none.
+// The kernel's userfaultfd events, for real. Skipped, with the reason, if there are none.
 #include "transport/verbs/unmap_monitor.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ std::byte* mapMemory(std::size_t length, int flags = MAP_PRIVATE | MAP_ANONYMOUS
   return memory == MAP_FAILED ? nullptr : static_cast<std::byte*>(memory);
 }
 
-// True: [begin, begin + length) is within one of the ranges that were unmapped.
+// True: [begin, begin + length) is within one of the unmapped ranges.
 bool tookUnmapped(UnmapMonitor& monitor, const std::byte* begin, std::size_t length) {
   UnmapMonitor::Range ranges[64];
   bool found = false;
@@ -45,7 +45,7 @@ bool tookUnmapped(UnmapMonitor& monitor, const std::byte* begin, std::size_t len
   return found;
 }
 
-// What a child did, in its exit status: 0 for true.
+// The result of a child, as its exit status: 0 for true.
 template <typename Function>
 bool inChild(Function function) {
   const pid_t child = ::fork();

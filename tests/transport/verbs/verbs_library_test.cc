@@ -1,4 +1,4 @@
-// libibverbs is asked for when a program wants RDMA, not when it is started.
+// libibverbs is loaded when a program uses RDMA, not when it starts.
 #include "transport/verbs/verbs_library.h"
 
 #include <dlfcn.h>
@@ -35,7 +35,7 @@ TEST(VerbsLibrary, SystemVerbs_Twice_TheSameWorkingTable) {
   const auto first = systemVerbs();
   if (!first) GTEST_SKIP() << first.error().message;
   EXPECT_EQ(systemVerbs().value(), first.value());
-  // A function that needs no device, and one whose version matters: it hands out a list though there may be no device.
+  // One function needs no device; of the other, the version matters: it returns a list although there may be no device.
   EXPECT_STREQ(first.value()->completionStatusName(IBV_WC_SUCCESS), "success");
   int count = -1;
   ibv_device** list = first.value()->getDeviceList(&count);
@@ -45,7 +45,7 @@ TEST(VerbsLibrary, SystemVerbs_Twice_TheSameWorkingTable) {
   }
 }
 
-// A function that was forgotten in the loader would be null: the table is nothing but pointers.
+// A function that the loader forgot would be null: the table has only pointers.
 TEST(VerbsLibrary, Load_SystemLibrary_LeavesNoGap) {
   const auto loaded = loadVerbs("libibverbs.so.1");
   if (!loaded) GTEST_SKIP() << loaded.error().message;

@@ -41,7 +41,7 @@ std::vector<std::byte> randomBytes(std::size_t length) {
   return bytes;
 }
 
-// Each length up to beyond the one from which another way is faster, at each alignment.
+// Each length up to beyond the one from which another algorithm is faster, at each alignment.
 TEST(Crc32c, EachShortLength_IsAsDefined) {
   const std::vector<std::byte> bytes = randomBytes(600);
   for (std::size_t length = 0; length < 560; ++length) {
@@ -158,7 +158,7 @@ TEST(Packet, OtherVersion_IsTold) {
   EXPECT_EQ(packet.header.version, 2);
 }
 
-// A memory link's datagram can change while it is looked at.
+// A memory link's datagram can change while it is being read.
 TEST(Packet, DatagramOverwrittenAfterParsing_HeaderAndBodyStay) {
   auto datagram = sampleDatagram("hello");
   wire::ParsedPacket packet;
@@ -237,7 +237,7 @@ TEST(Packet, PieceOfAFrame_IsReadAsWritten) {
   EXPECT_FALSE(wire::decodePieceHeader(other, &piece));
 }
 
-// The limits' place has what follows them elsewhere.
+// The place of the limits holds the following fields.
 TEST(Packet, ChunkWithAShortHeader_IsReadAsWritten) {
   for (const auto type : {wire::FrameType::kChunk, wire::FrameType::kGrantedChunk}) {
     wire::PacketWriter writer;
