@@ -5,7 +5,7 @@
 
 Debian's PyTorch needs some options more: see docs/pytorch.md.
 
-Needs a PyTorch whose FSDP runs on CPUs: 2.6 does, 1.13 does not (exit status 77, which test drivers read as skipped).
+Needs a PyTorch with FSDP on CPUs: 2.6 has it, 1.13 does not (exit status 77, which test drivers read as skipped).
 """
 
 import argparse

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Collectives of Python objects: gather, broadcast and scatter of dictionaries, checked on every rank.
+"""Collectives of Python objects: gathers, broadcasts and scatters dictionaries, and checks them on every rank.
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/object_collectives.py
 

@@ -24,7 +24,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 class StepMarkers:
-    """From port 40000 + step: when the first bucket is handed over, and when the last one has completed."""
+    """Sends from port 40000 + step: when the first bucket is handed over, and when the last one has completed."""
 
     def __init__(self, address, port):
         self.destination = (address, port)

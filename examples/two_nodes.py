@@ -28,7 +28,7 @@ def free_port():
 
 
 def store_works():
-    """Whether the agents can meet over TCP: torchrun of PyTorch 2.4 and later wants libuv for that, and Debian's
+    """Whether the agents can meet over TCP: torchrun of PyTorch 2.4 and later needs libuv for that, and Debian's
     PyTorch has none."""
     from torch.distributed import TCPStore  # takes seconds
 
@@ -40,7 +40,7 @@ def store_works():
 
 
 def meeting(folder):
-    """What tells the agents where to meet, but for the node's rank; and variables for that."""
+    """The agents' options for their rendezvous, without the node's rank; and the variables for it."""
     if store_works():
         return ["--master_addr", "127.0.0.1", "--master_port", str(free_port())], {}
     return (
@@ -91,7 +91,7 @@ def agents_of(options, folder):
 
 
 def wait_for_all(agents, seconds):
-    """Exit statuses, as soon as all have ended or one has failed; None for those that still run."""
+    """Exit statuses, as soon as all have ended or one has failed; None for processes that still run."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         statuses = [process.poll() for process in agents]

@@ -84,7 +84,7 @@ def start(replica, lighthouse, *more):
 
 
 def launch(options):
-    """Starts the lighthouse and the replicas; one of them is killed in the middle of a step, and started again."""
+    """Starts the lighthouse and the replicas; kills one of them in the middle of a step, and starts it again."""
     lighthouse = LighthouseServer(bind="[::]:0", min_replicas=options.replicas, heartbeat_timeout_ms=2000)
     replicas = [start(replica, lighthouse) for replica in range(options.replicas) if replica != VICTIM]
     try:

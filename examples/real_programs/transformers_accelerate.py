@@ -22,7 +22,7 @@ def digest_of(model):
 
 
 def texts(count, length, words):
-    """Sentences that count: after each word comes the next one, so that there is something to learn."""
+    """Sentences that count: each word determines the next, so that there is something to learn."""
     starts = torch.randint(words, (count, 1), generator=torch.Generator().manual_seed(2))
     tokens = (starts + torch.arange(length)) % words
     return [{"input_ids": row, "labels": row} for row in tokens]

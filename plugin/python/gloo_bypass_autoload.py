@@ -1,9 +1,8 @@
-"""What PyTorch 2.5 and later call at the end of `import torch` (entry point group torch.backends), so that
+"""PyTorch 2.5 and later call autoload() at the end of `import torch` (entry point group torch.backends), so that
 GLOO_DEVICE_TRANSPORT=DPDK works without an import in the script.
 
-Not part of the package gloo_bypass, because importing that loads the plug-in. An exception that leaves autoload() would
-break `import torch` for every program of the machine: none does. TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps PyTorch from
-calling it.
+Not part of the package gloo_bypass, because importing that loads the plug-in. An exception from autoload() would break
+`import torch` for every program of the machine, so none leaves it. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns the call off.
 """
 
 import os
@@ -17,8 +16,7 @@ def asks_for_ours() -> bool:
 
 
 def autoload() -> None:
-    """Imports gloo_bypass if GLOO_DEVICE_TRANSPORT asks for one of its transports; if that fails, one warning says
-    why."""
+    """Imports gloo_bypass if GLOO_DEVICE_TRANSPORT names one of its transports; if that fails, one warning says why."""
     if not asks_for_ours():
         return
     try:

@@ -1,10 +1,10 @@
--- Wireshark dissector of gloo-bypass's protocol over UDP: every field of transport/wire/packet.h, on any port, known by its magic.
+-- Wireshark dissector of gloo-bypass's protocol over UDP: every field of transport/wire/packet.h, on any port, recognised by its magic.
 --
 --   tshark -X lua_script:tools/wireshark/gloo_bypass.lua -r capture.pcapng
 --   or copy the file into Wireshark's folder of personal Lua plug-ins (Help, About, Folders). Later Wiresharks run no Lua scripts as root.
 --
--- Captures with a snap length are read as far as they go: what was cut off is said, and a checksum that cannot be computed is
--- "not checked". A wrong checksum or an impossible length is an expert item, never a Lua error. Tried with Wireshark 4.0 (Lua 5.2), 4.4 and 4.6 (5.4).
+-- Captures with a snap length are read as far as they go: a note says what was cut off, and a checksum that cannot be computed
+-- is "not checked". A wrong checksum or an impossible length is an expert item, never a Lua error. Tried with Wireshark 4.0 (Lua 5.2), 4.4 and 4.6 (5.4).
 
 local gloo_bypass = Proto("gloo_bypass", "gloo-bypass")
 
@@ -22,7 +22,7 @@ local types = {
   [22] = "CHUNK", [23] = "GRANTED-CHUNK",
 }
 local FIRST_SEQUENCED = 16
--- Without the limits.
+-- The header without the limits.
 local has_short_header = { [22] = true, [23] = true }
 local reasons = {
   [0] = "invalid argument", [1] = "configuration", [2] = "unavailable", [3] = "exhausted", [4] = "timed out", [5] = "peer vanished",
@@ -145,7 +145,7 @@ local function crc32c(...)
   return xor(crc, 0xffffffff) % 0x100000000
 end
 
--- The newest sequence number of each session, and the frames that are older; found when Wireshark first goes through the capture.
+-- The newest sequence number of each session, and the older frames; filled in Wireshark's first pass through the capture.
 local newest = {}
 local older = {}
 function gloo_bypass.init()
@@ -167,13 +167,13 @@ local function note_sequence(pinfo, receiver, sequence)
   return older[pinfo.number] or false
 end
 
--- A cursor over the datagram: says what is there, and adds fields as far as they were captured.
+-- A cursor over the datagram: knows how much was captured, and adds fields as far as that goes.
 local Reader = {}
 Reader.__index = Reader
 
 function Reader:has(bytes) return self.at + bytes <= self.limit and self.at + bytes <= self.tvb:len() end
 
--- The field's range, or nil where it lies beyond the capture or the part that is being read.
+-- The field's range, or nil if it lies beyond the capture or the current part.
 function Reader:add(tree, field, bytes)
   if self.stopped or not self:has(bytes) then
     if not self.stopped then
@@ -264,7 +264,7 @@ local function add_piece(reader, tree, info)
   end
 end
 
--- What the type says follows the ranges. Returns the length of a chunk, where there is one.
+-- The body, by type. Returns the length of a chunk, if there is one.
 local function add_body(reader, tree, kind, info)
   if kind == 16 or kind == 17 then
     local chunk = add_message(reader, tree, info)
@@ -355,7 +355,7 @@ local function add_payload(tvb, tree, header_length, chunk, has_checksum)
   return length
 end
 
--- What every datagram begins with, of which `reader` has all or some.
+-- The beginning of every datagram; `reader` has all or some of it.
 local function add_common(reader, tree, pinfo, kind, info)
   reader.what = "the common header"
   reader:add(tree, f.magic, 2)
@@ -428,7 +428,7 @@ function gloo_bypass.dissector(tvb, pinfo, tree)
   return tvb:len()
 end
 
--- 16 bits of magic are little on a foreign port: version and type must agree with it, or the header's checksum.
+-- 16 bits of magic prove little on a foreign port: version and type must agree too, or the header's checksum.
 local function looks_like_ours(tvb)
   if tvb:len() < 20 or tvb:reported_len() < COMMON_BYTES or tvb(0, 2):le_uint() ~= MAGIC then return false end
   if tvb(2, 1):uint() == VERSION and types[tvb(3, 1):uint()] then return true end

@@ -1,4 +1,4 @@
-"""`python3 -m gloo_bypass`: which transports work here, and what the others lack; or whether UDP goes between two
+"""`python3 -m gloo_bypass`: which transports work here, and what the others lack; or whether UDP passes between two
 hosts."""
 
 import argparse

@@ -1,8 +1,8 @@
 """Loads the plug-in, which registers the transports with PyTorch, and calls its C functions
 (plugin/torch/gloo_bypass.h).
 
-The package has a library for each generation of Gloo that it knows. Which one is for this PyTorch is decided here by
-its version; the library then looks whether PyTorch's Gloo really is that one, before it registers anything.
+The package has a library for each known generation of Gloo. PyTorch's version selects one; before the library
+registers anything, it verifies that PyTorch's Gloo really is that one.
 """
 
 import ctypes
@@ -76,7 +76,7 @@ def _load(path: str) -> ctypes.CDLL:
 
 
 def json_of(function: Callable[[Any, int], int], capacity: int) -> Any:
-    """What one of the plug-in's functions that write JSON into a buffer says; `capacity` is a first guess."""
+    """The text of a plug-in function that writes JSON into a buffer; `capacity` is a first guess."""
     while True:
         buffer = ctypes.create_string_buffer(capacity)
         needed = function(buffer, capacity)

@@ -7,8 +7,8 @@ from . import _library
 
 
 class Counters(TypedDict):
-    """Counts since the first device was made. A message is one send of Gloo's; bytes are those of the payload unless
-    said otherwise."""
+    """Counts since the first device was made. A message is one send of Gloo's; bytes are payload bytes unless the name
+    says otherwise."""
 
     messages_sent: int
     messages_received: int
@@ -48,7 +48,7 @@ class ChannelStats(Counters, total=False):
 
 
 class PortStats(TypedDict, total=False):
-    """The port below the connections. Each transport has further counters of their own here."""
+    """The port below the connections. Each transport adds further counters here."""
 
     description: str
     bytes_sent: int

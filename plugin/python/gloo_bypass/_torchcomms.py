@@ -1,8 +1,7 @@
-"""PyTorch 2.11 and later make every process group of torchcomms where TORCH_DISTRIBUTED_USE_TORCHCOMMS=1 or
-torch.distributed.config.use_torchcomms says so. Its Gloo makes a TCP device of its own and never looks at
-GLOO_DEVICE_TRANSPORT, so a program that asks for one of our transports would use TCP without a word. It is refused, at
-the import and, since the program may ask for torchcomms later, when it makes a group.
-"""
+"""If TORCH_DISTRIBUTED_USE_TORCHCOMMS=1 or torch.distributed.config.use_torchcomms says so, PyTorch 2.11 and later use
+torchcomms for every process group. Its Gloo makes its own TCP device and ignores GLOO_DEVICE_TRANSPORT, so a program
+that requests one of our transports would silently use TCP. This module refuses that, at the import and, since the
+program may enable torchcomms later, when it makes a group."""
 
 import functools
 import os
@@ -18,7 +17,7 @@ def _is_asked_for() -> bool:
 
 
 def _reason() -> str:
-    """Empty where nothing speaks against our transports."""
+    """Empty if our transports can be used."""
     if not asks_for_ours() or not _is_asked_for():
         return ""
     return (
@@ -39,7 +38,7 @@ def _refusing(is_enabled: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def watch() -> None:
-    """From now on init_process_group and new_group fail with the reason. PyTorch calls this function of its own for
+    """Makes init_process_group and new_group fail with the reason from now on. PyTorch calls this internal function for
     each group; a release without it has no torchcomms."""
     c10d = getattr(torch.distributed, "distributed_c10d", None)
     is_enabled = getattr(c10d, "_use_torchcomms_enabled", None)
