@@ -29,7 +29,7 @@ class Adapter : public ::testing::Test {
     const Backend backend{"memory", [this, next] { return makeDevice(transports_[(*next)++]); }};
     return connectedMesh(backend, size);
   }
-  // Of a group of two; its pair with the other rank does not connect yet.
+  // The context of a rank in a group of two; its pair with the other rank does not connect yet.
   std::shared_ptr<::gloo::transport::Context> unconnected(int rank, const MemoryTransportOptions& options = {}) {
     transports_.push_back(fabric_->makeTransport(options));
     auto context = makeDevice(transports_.back())->createContext(rank, 2);

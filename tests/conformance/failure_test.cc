@@ -45,7 +45,7 @@ bool fallsAsleep(const std::atomic<pid_t>& announced) {
       std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/stat");
       std::string stat;
       std::getline(file, stat);
-      // The state stands behind the name, which is in parentheses.
+      // The state stands behind the name in parentheses.
       const std::size_t nameEnd = stat.rfind(')');
       if (nameEnd != std::string::npos && nameEnd + 2 < stat.size() && stat[nameEnd + 2] == 'S') return true;
     }

@@ -329,7 +329,7 @@ TEST_P(RemoteKeys, BufferGoneBefore_IsRefusedAndThePairGoesOn) {
   expectPairWorks();
 }
 
-// Until its destructor has returned the buffer may be written; after that its memory is somebody else's.
+// Peers may write the buffer until its destructor has returned; after that its memory belongs to another owner.
 TEST_P(RemoteKeys, BufferGoesMeanwhile_NothingIsTouchedAfterwards) {
   constexpr std::size_t kBytes = 1 << 20;
   for (int round = 0; round < 6; ++round) {
@@ -546,7 +546,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(RemoteKeysOnDemand);
 INSTANTIATE_TEST_SUITE_P(Conformance, RemoteKeysOnDemand, ::testing::ValuesIn(withRemoteKeys(onDemandBackends())),
                          [](const auto& info) { return info.param.name; });
 
-// What ours have and Gloo's TCP transport has not.
+// Features that our transports have and Gloo's TCP transport lacks.
 class RemoteKeySupport : public Conformance {};
 
 TEST_P(RemoteKeySupport, UnboundBuffer_HasAKeyUnlessOverGloosTcp) {

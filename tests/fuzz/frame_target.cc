@@ -52,7 +52,7 @@ void resolve(std::span<const std::byte> frame) {
       GLOO_BYPASS_CHECK(
           readBe32(&(*reply)[28]) == kOwnIp &&
           std::equal(kOwnMac.begin(), kOwnMac.end(), reinterpret_cast<const std::uint8_t*>(&(*reply)[6])));
-      // An answer is none to us.
+      // To us a reply needs no reply.
       GLOO_BYPASS_CHECK(!table.handle(*reply, now));
     }
     GLOO_BYPASS_CHECK(table.tick(now).size() <= kHops);

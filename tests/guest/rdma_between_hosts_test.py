@@ -23,7 +23,7 @@ RUN_S = 300
 RANKS, PER_HOST = 4, 2
 BYTES = 1 << 20
 
-# Of each rank: arguments are the folder for hosts and counters, then the command.
+# Runs each rank; arguments are the folder for hosts and counters, then the command.
 AS_RANK = f'''export GLOO_BYPASS_NETWORK=rdma
 export GLOO_BYPASS_MEMIF_DIRECTORY=$1/host$((RANK / {PER_HOST})) GLOO_BYPASS_STATS=$1/stats-$RANK.json
 shift
@@ -100,7 +100,7 @@ def test_AllReduce_TwoHostsOfTwo_IsAsRightAsTcpAndOnlyWhatGoesBetweenThemIsRdma(
     results = json.loads(report.read_text())["results"][0]["transports"]
     assert [(one["transport"], one["wrong"]) for one in results] == [("TCP", 0), ("DPDK", 0)]
 
-    # Of each rank; in a ring every other one sends to the other host.
+    # The payload of each rank; in a ring every other one sends to the other host.
     payload = 3 * 2 * (RANKS - 1) * BYTES // RANKS
     stats = [json.loads((folder / f"stats-{rank}.json").read_text()) for rank in range(RANKS)]
     for counter in ("bytes_received", "rdma_bytes_received"):

@@ -1,5 +1,5 @@
-"""scripts/fabric-run --transport RDMA: SoftRoCE's frames cross links of netem. Runs inside the guest, whose own devices
-stay as they are.
+"""scripts/fabric-run --transport RDMA: SoftRoCE's frames cross links of netem. Runs inside the guest, and leaves the
+guest's own devices alone.
 
     FABRIC=... ALL_REDUCE_PERF=... ANALYSER=... pytest roce_links_test.py
 

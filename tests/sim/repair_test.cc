@@ -150,7 +150,7 @@ TEST(Repair, FixedShare_IsKept) {
 // Losses in a row exceed chance: after the first failed blocks there are more repair frames.
 TEST(Repair, Bursts_AreMetWithMoreOfIt) {
   LinkModel bursts = longLink(0);
-  bursts.burstEnter = 0.001;  // five frames in a row, of which four are lost: 0.4 %
+  bursts.burstEnter = 0.001;  // five frames in a row, four of them lost: 0.4 %
   Streamed streamed(bursts, kAuto, kAuto);
   streamed.simulation.runFor(seconds(6));
   const ChannelCounters before = streamed.sender();

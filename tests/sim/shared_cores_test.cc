@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 struct Share {
-  Duration running, stopped;  // about so long at a time
+  Duration running, stopped;  // about the length of each spell
 };
 
 // Takes the core from a host, and gives it back, again and again.

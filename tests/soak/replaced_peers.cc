@@ -4,7 +4,7 @@
 //   this process ---fork---> the survivor: one transport
 //        `----------fork---> peer 1; when that has ended peer 2, ...: each connects, sends and receives a message, ends
 //
-// Peers end in turn in good order, by SIGKILL, and without a word.
+// Peers end in turn in good order, by SIGKILL, and without closing.
 #include <malloc.h>
 #include <poll.h>
 #include <signal.h>

@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 ROOMS = {"containers", "docs", "examples", "packaging", "plugin", "scripts", "tests", "tools", "trainer", "transport"}
 # Suites across rooms, and code that several suites share.
 SUITES = {"bench", "conformance", "fuzz", "guest", "sim", "soak", "structure", "support"}
-# What a test brings with it.
+# Files that a test brings with it.
 BESIDE = {"corpus", "fixtures", "programs"}
 
 

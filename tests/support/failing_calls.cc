@@ -30,7 +30,7 @@ extern "C" int link(const char* from, const char* to) noexcept {
 extern "C" int bind(int socket, const sockaddr* address, socklen_t length) noexcept {
   const char* const file = std::getenv("TEST_PORT_TAKEN_ONCE");
   const char* const port = std::getenv("MASTER_PORT");
-  // Of either family the port is at the same place.
+  // The port is at the same place in both address families.
   if (file != nullptr && port != nullptr && *port != 0 &&
       (address->sa_family == AF_INET || address->sa_family == AF_INET6) &&
       ntohs(reinterpret_cast<const sockaddr_in*>(address)->sin_port) == std::atoi(port)) {

@@ -199,7 +199,7 @@ TEST_F(MasterWeights, InfiniteGradient_LeavesTheStepOut) {
     EXPECT_EQ(optimizer_->firstMoments()[0].abs().max().item<double>(), 0);
     nlohmann::json record;
     optimizer_->addMetrics(record);
-    EXPECT_EQ(record["loss_scale"], 1024);  // that of the step
+    EXPECT_EQ(record["loss_scale"], 1024);  // the step's scale
     EXPECT_EQ(record["skipped_steps"], 1);
     EXPECT_EQ(optimizer_->scaled(at::ones({1})).item<double>(), 512);
     // Adam's first step is of the full rate: the one left out does not count.

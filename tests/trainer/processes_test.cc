@@ -133,7 +133,7 @@ TEST(Metrics, Steps_CarryEveryField) {
       EXPECT_TRUE(summary["median"].contains(field) && summary["p99"].contains(field)) << field;
     }
   }
-  // What the kernel counted is the ring's volume, 2 (N-1)/N of the gradient, plus a little.
+  // The kernel counted the ring's volume, 2 (N-1)/N of the gradient, plus a little.
   const auto gradient = step["gradient_bytes"].get<double>();
   EXPECT_EQ(step["bytes_source"], "tcp_info");
   EXPECT_GE(step["bytes_sent"].get<double>(), gradient);

@@ -81,7 +81,7 @@ TEST(Sampler, RanksOfAnEpoch_ShareNoSample) {
 // Rank 0 reads the second, the fourth and the third of five shards, rank 1 the first and the last. Any two have at
 // least 4 samples.
 TEST(ShardStream, RankReadsItsShardsFromFrontToBack) {
-  const std::vector<int64_t> shards{3, 3, 0, 3, 3, 1};          // the one of 0 is none
+  const std::vector<int64_t> shards{3, 3, 0, 3, 3, 1};          // the empty one does not count
   ASSERT_EQ(torchPermutation(5, 3), (Indices{1, 0, 3, 4, 2}));  // PyTorch's
   ASSERT_EQ(streamedSamples(shards, 2), 8);
   // Their samples are 0-2, 3-5, 6-8, 9-11 and 12.

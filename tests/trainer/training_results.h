@@ -15,7 +15,7 @@
 
 namespace gloo_bypass::trainer::testing {
 
-// Of a command line.
+// A command line's options.
 using Flags = std::vector<std::string>;
 
 inline Flags operator+(Flags flags, const Flags& more) {

@@ -95,7 +95,7 @@ struct RdmaConfig {
       32 * 1024;          // up to here a message is copied and sent at once; longer ones are read by the receiver
   unsigned credits = 64;  // receives posted for each peer
   std::size_t chunkBytes = 1u << 20;  // of one RDMA READ; at most half of readBytes
-  std::size_t readBytes = 16u << 20;  // of all READs under way from one peer: so much its network is sent at once
+  std::size_t readBytes = 16u << 20;  // of all READs under way from one peer: a burst of this size enters its network
   unsigned trafficClass = 0;
   unsigned serviceLevel = 0;
   unsigned timeoutExponent = 16;  // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)
@@ -107,8 +107,8 @@ struct TransportConfig {
   LinkMode link = LinkMode::kAuto;
   Network network = Network::kAuto;
   std::string memifDirectory;  // sockets of memif links; empty: $XDG_RUNTIME_DIR or /tmp, + /gloo-bypass-UID
-  bool memifDirectoryIsDefault =
-      false;  // nobody named it: auto does without memory where it cannot be used. No setting of its own
+  // The user did not name it: auto works without memory links if it cannot be used. No setting of its own.
+  bool memifDirectoryIsDefault = false;
   std::size_t memifBufferBytes = 60 * 1024;  // one ring slot and so the largest frame
   unsigned memifLog2Slots = 6;  // ring slots: 2^n; 64 x 60 KiB hold the segments that Gloo's ring has under way
   NetdevDriver netdevDriver = NetdevDriver::kAfPacket;
@@ -118,7 +118,7 @@ struct TransportConfig {
   std::string gateway;        // pci: next hop for peers outside the prefix
   Duration connectTimeout{};  // of each peer; 0: what the channel's user has
   Duration peerTimeout{};  // of each session; 0: session.peerTimeout, or what the channel's user has if that is longer
-  PortRange udpPorts;      // this process takes the first that is free
+  PortRange udpPorts;      // this process takes the first free one
   std::size_t mtu = 0;     // 0: discovered from the interface or driver
   std::string ealArguments;  // appended to the EAL's, as a shell would split them
   HugePages hugePages = HugePages::kAuto;
@@ -135,25 +135,25 @@ struct TransportConfig {
   std::size_t captureMaxMiB = 4096;                     // the file's greatest length
   std::string captureMarkers;  // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
   std::string dpdkDirectory =
-      "/tmp/dpdk";            // where DPDK makes its sockets, as it chooses by the environment. No setting of its own
-  std::string masterAddress;  // MASTER_ADDR, whose route tells the interface where none is named. No setting of its own
-  std::string hostInterface;  // RDMA: the interface of the host name that Gloo gave, or empty. No setting of its own
+      "/tmp/dpdk";            // where DPDK makes its sockets, by its own environment variables. No setting of its own
+  std::string masterAddress;  // MASTER_ADDR; its route selects the interface if none is named. No setting of its own
+  std::string hostInterface;  // RDMA: the interface of Gloo's host name, or empty. No setting of its own
   std::string rank;           // RANK, for labels of metrics; may be empty. No setting of its own
   SessionConfig session;
   RdmaConfig rdma;
 };
 
-// Of a channel whose user gives it `users`.
+// The connect timeout of a channel; its user's own is `users`.
 inline Duration connectTimeout(const TransportConfig& config, Duration users) {
   return config.connectTimeout == Duration{} ? users : std::min(config.connectTimeout, users);
 }
 
-// The same of silence. It may be a machine that is stopped, or a way that comes back.
+// The same for silence. Longer than the user's wait, since a stopped machine may resume, or a path return.
 inline Duration peerTimeout(const TransportConfig& config, Duration users) {
   return config.peerTimeout == Duration{} ? std::max(config.session.peerTimeout, users) : config.peerTimeout;
 }
 
-// What `network` is, where link mode auto has it.
+// The value of `network` that link mode auto uses.
 inline Network chosenNetwork(const TransportConfig& config) {
   if (config.network != Network::kAuto) return config.network;
   return config.pciAddress.empty() ? Network::kUdp : Network::kPci;

@@ -27,8 +27,8 @@ inline void keep(int fd) {
   if ((word.load(std::memory_order_relaxed) & bit) != 0) word.fetch_and(~bit);
 }
 
-// How many forks lie between this process and the one that registered. Objects made before the last fork are the
-// parent's: this process must not touch what they share with peers.
+// How many forks this process has gone through since the handler was registered. Objects made before the last fork are
+// the parent's: this process must not touch what they share with peers.
 inline std::atomic<int> forks{0};
 
 // In the child, right after the fork. Async-signal-safe. Opens /dev/null under each number: the parent's objects still

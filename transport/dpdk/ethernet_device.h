@@ -22,7 +22,7 @@ struct EthernetDeviceOptions {
   rte_mempool* receivePool = nullptr;
   std::uint16_t receiveDescriptors = 0, transmitDescriptors = 0;  // 0: the driver's choice
   // 0: leave; else set it and allow frames of that size. memif's driver claims 1,518 bytes but carries what its buffers
-  // (bsize) hold: the device does not set it, and mtu() returns this.
+  // (bsize) hold: its MTU is not set, and mtu() returns this value.
   std::size_t mtu = 0;
   bool receiveInterrupts = false;  // try; see hasReceiveInterrupts
 };

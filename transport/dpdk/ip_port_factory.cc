@@ -16,8 +16,8 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, which is a
-// power of two; jumbo frames end at 9216 in practice.
+// Frames must fit the 16-bit lengths of DPDK's buffers with room to spare, and a slot of af_packet's ring, a power of
+// two; jumbo frames end at 9216 in practice.
 constexpr std::size_t kLargestMtu = 32'000;
 constexpr std::size_t kSmallestMtu = wire::kMinDatagramBytes + kMtuOverheadBytes;
 constexpr std::uint16_t kDefaultUdpPort = 47777;

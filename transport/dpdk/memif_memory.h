@@ -2,9 +2,10 @@
 //
 //   region 0:   ring client to server | ring server to client | buffers of both
 //   a ring: head and tail, 16-bit counters that wrap, and 2^n descriptors of 16 bytes
-//     client to server   sender moves head past what it has filled; receiver moves tail past what it has read
+//     client to server   sender moves head past the buffers that it has filled; receiver moves tail past those it has
+//     read
 //     server to client   receiver moves head past the empty buffers that it offers; sender moves tail past the filled
-//     ones
+//                        ones
 //
 // The peer can write all of this memory at any time: read a value once, check it, then use it. The memory is a file
 // that cannot shrink; it stays mapped here when the peer ends. Thread: one owner at a time.

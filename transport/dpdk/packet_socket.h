@@ -33,9 +33,11 @@ FileDescriptor acceptPacketSocket(int listener);
 PacketIo sendPacket(int fd, std::span<const std::byte> packet, int attachedFd = -1, int secondFd = -1);
 // Sets `length`; a packet longer than `buffer` ends in kClosed, since no correct peer sends one, and so does a second
 // descriptor without a place for it. kExhausted: descriptors came, and this process has none left for them; errno names
-// the limit. A received socket may linger (SO_LINGER); this call turns that off, so that closing it does not block.
-// Closing can still block on a process of the same user: if the descriptor is a file of its FUSE file system, which
-// answers flush when it likes, or if a lingering socket lies unread in a socket that is closed, ours or a received one.
+// the limit.
+//
+// A received socket may linger (SO_LINGER); this call turns that off, so that closing it does not block. Closing can
+// still block on a process of the same user, in two cases: the descriptor is a file of its FUSE file system, which
+// answers flush when it likes; or a lingering socket lies unread in a socket that is closed, ours or a received one.
 PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length, FileDescriptor& attached,
                        FileDescriptor* second = nullptr);
 

@@ -35,7 +35,7 @@ class DriverWatch {
   // Any thread, once and for all.
   void stop();
 
-  // The next sleep after one of length `last`: whether another wait began during it, and whether a waiter drove at its
+  // The next sleep, after one of length `last`. `anotherWaitBegan`: during that sleep; `driving`: a waiter drove at its
   // end.
   static Duration nextSleep(Duration last, bool anotherWaitBegan, bool driving) noexcept;
   // How often awaitStandstill() has looked.

@@ -30,7 +30,7 @@ constexpr int kLockTries = 200;
 // A driver that must yield access checks this often whether the other thread has it, then sleeps until it has.
 constexpr int kHandOverTries = 100;
 constexpr auto kLongestHandOver = std::chrono::milliseconds(1);
-// A busily polling driver never blocks; waiters beside it whose deadline passes need the mutex now and then.
+// A busily polling driver never blocks; waiters beside it need the mutex now and then, when their deadlines pass.
 constexpr auto kLongestHold = std::chrono::milliseconds(1);
 constexpr auto kBreath = std::chrono::microseconds(50);
 // Bounds every block(), should a wake-up ever be lost.

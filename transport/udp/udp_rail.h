@@ -80,7 +80,7 @@ class UdpRail {
   std::unordered_map<LinkId, Link> links_;
   // Closed since the batch was last empty: their datagrams in it still go to their peers.
   std::vector<decltype(links_)::node_type> closed_;
-  std::map<network::Endpoint, LinkId> byPeer_;  // links whose end is not reported yet
+  std::map<network::Endpoint, LinkId> byPeer_;  // open links, and links with an end not reported yet
   LinkId nextLink_;
   SendBatch batch_;
   std::span<const UdpSocket::Received> received_;  // not handed up yet: from byte handedUpBytes_ of the first one on

@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kMaxReadDepth = 16;
 constexpr std::uint8_t kHopLimit = 64;
-constexpr std::uint8_t kMinRnrTimer = 12;            // 0.64 ms; credits keep a receive posted, so it is never used
+constexpr std::uint8_t kMinRnrTimer = 12;            // 0.64 ms; unused, since credits keep a receive posted
 constexpr std::uint8_t kRnrRetries = 6;              // finite (7 would be for ever)
 constexpr std::uint32_t kSoftRoceVendor = 0xffffff;  // Linux' rxe_param.h: RXE_VENDOR_ID
 

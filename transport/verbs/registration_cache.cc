@@ -242,7 +242,7 @@ Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use,
         freed += pagesOf(unused_.front()).bytes();
         evict(&unused_.front());
       }
-      // An evicted entry may have shared pages with this one, which is in no index yet.
+      // An evicted entry may have shared pages with this one, and no index has this one yet.
       if (*watched) {
         const Pages pages = pagesOf(*entry);
         *watched = monitor_->watch(pages.begin, pages.bytes());

@@ -85,9 +85,9 @@ _ONCE = "PyTorch reads GLOO_DEVICE_TRANSPORT once a process, when it makes the f
 
 
 def require_transport(transport: str = "", least_bytes: int = 1) -> None:
-    """RuntimeError unless bytes of this process went over `transport`, at least so many sent and received, and none
-    came over another one of ours. Without a name: the one in GLOO_DEVICE_TRANSPORT, or TCP. A group of one rank has
-    nothing to send.
+    """Raises RuntimeError unless this process sent and received, together, at least `least_bytes` over `transport`, and
+    received nothing over another one of ours. Default: the transport in GLOO_DEVICE_TRANSPORT, or TCP. A group of one
+    rank has nothing to send.
 
     For benchmarks: one that changes the variable between two groups measures the first transport again.
     """

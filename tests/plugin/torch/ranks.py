@@ -11,7 +11,7 @@ import time
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 LIBRARY = os.environ.get("PLUGIN_LIBRARY", "")
 PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")
-# That of an environment with PyTorch from pip and our wheel; else Debian's, which python3-torch belongs to.
+# The Python of an environment with PyTorch from pip and our wheel; else Debian's, which python3-torch belongs to.
 PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")
 FROM_WHEEL = "PLUGIN_PYTHON" in os.environ
 # A bound that only a hang reaches, for two busy cores and PyTorch's import. An emulated guest needs more.

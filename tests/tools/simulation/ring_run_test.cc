@@ -58,8 +58,8 @@ TEST(RingRun, LongEdgeTwoSegmentsARank_IsWithinAQuarterOfPropagationAndSerialisa
 
 class RingRunLoss : public testing::TestWithParam<const char*> {};
 
-// A loss costs a round trip of the long edge, which is the schedule's own unit: without redundancy a transport can only
-// be near the schedule with retransmissions.
+// A loss costs a round trip of the long edge, the schedule's own unit: without redundancy a transport can only be near
+// the schedule with retransmissions.
 TEST_P(RingRunLoss, LongEdge_IsWithinAQuarterOfTheScheduleWithRepetitions) {
   for (const char* const segment : {"1MiB", "two"}) {
     const RingRunResult result = run(

@@ -428,7 +428,7 @@ def test_study_ofTheProgramsThemselves_LosesFramesAndSendsThemAgain(tmp_path):
     )
     assert done.returncode == 0, done.stdout + done.stderr
     found = {run["cell"]["transport"]: run for run in json.loads((results / "results.json").read_text())["runs"]}
-    # Of some 1,500 frames of each; the all-reduce's result is checked by the program.
+    # Out of some 1,500 frames each; the program checks the all-reduce's result.
     assert all(
         run["fabric"]["lost_randomly"] > 0 and run["resent"]["retransmitted"] > 0 for run in found.values()
     ) and set(found) == {"TCP", "DPDK"}

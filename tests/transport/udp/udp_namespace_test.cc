@@ -29,7 +29,7 @@ bool isUp(const std::string& interface) {
   return shell("timeout 5 sh -c 'until ip link show " + interface + " | grep -q \"state UP\"; do sleep 0.01; done'");
 }
 
-// Or its error's message.
+// The address, or the error's message.
 std::string textOf(const Result<network::Endpoint>& address) {
   return address ? ipText(address.value()) : address.error().message;
 }

@@ -707,7 +707,7 @@ TEST(UdpAddresses, WrongSettings_OneClearLineEach) {
 
 TEST(UdpAddresses, PortRange_EachTakesTheFirstFreeOneUntilNoneIsLeft) {
   TransportConfig config = at("127.0.0.77");
-  config.udpPorts = {27'701, 27'703};  // out of those that the kernel gives to whoever wants any
+  config.udpPorts = {27'701, 27'703};  // outside the range from which the kernel assigns ports
   std::vector<std::unique_ptr<PacketPort>> ports;
   for (std::uint16_t expected = 27'701; expected <= 27'703; ++expected) {
     ports.push_back(openPort(config));

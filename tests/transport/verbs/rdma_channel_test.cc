@@ -182,7 +182,7 @@ TEST_F(RdmaChannel, CancelledReceive_InEveryState_BufferIsNotTouchedAndNothingIs
         channel.postReceive({.token = 2, .key = {MessageKind::kUnbound, 1}, .data = in.data(), .capacity = kLarge})
             .ok());
   });
-  b->exclusive([&] {  // before anybody can see that they are over
+  b->exclusive([&] {  // before any thread can see that they are over
     rnic.setPaused(false);
     EXPECT_TRUE((*b)[0].handle->cancelReceive(2));
   });

@@ -1,6 +1,6 @@
 // Gloo's own transports, to compare with, and what this generation of them can do.
 //
-//   GLOO_BYPASS_GLOO_LAZY_TCP         TCP devices whose pairs connect when they are first used
+//   GLOO_BYPASS_GLOO_LAZY_TCP         TCP devices that connect a pair at its first use
 //   GLOO_BYPASS_GLOO_IBVERBS_UNBOUND  its ibverbs transport has unbound buffers, so that gloo::allreduce runs over it
 #pragma once
 

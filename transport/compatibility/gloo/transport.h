@@ -79,7 +79,7 @@ class Context : public RemoteKeyContext {
 
  protected:
   // Called when the context should connect. True: it keeps the store, and connects each pair at first use. False: Gloo
-  // makes all pairs and connects them now. A Gloo whose contexts cannot keep a store never calls it.
+  // makes all pairs and connects them now. Never called by a Gloo with contexts that cannot keep a store.
   virtual bool connectOnDemand(std::shared_ptr<ContextStore> store) = 0;
 };
 

@@ -117,7 +117,7 @@ class MarkerSender {
     EXPECT_EQ(::sendto(socket_.get(), text.data(), text.size(), 0, reinterpret_cast<const sockaddr*>(&to), sizeof to),
               static_cast<ssize_t>(text.size()));
   }
-  // Of step 12.
+  // Binds to the port of step 12.
   bool bindAsStep() const {
     sockaddr_in from{};
     from.sin_family = AF_INET;
