@@ -15,7 +15,3 @@ def found():
 
 
 STUDIES = found()
-
-
-def of_kind(kind):
-    return {name: one for name, one in STUDIES.items() if isinstance(one, kind)}

@@ -14,9 +14,19 @@ from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.report.command import shown
 from gloo_bypass_tools.report.records import RecordError, json_object
 from gloo_bypass_tools.report.results import ResultsError, ResultsFolder, default_path
-from gloo_bypass_tools.study import cells, continuation, estimates, guest_part, transports
-from gloo_bypass_tools.study.measurement import SCHEMA
-from gloo_bypass_tools.study.options import KINDS, ROOT, kind_of
+from gloo_bypass_tools.common.program_places import ROOT
+from gloo_bypass_tools.study import (
+    catalogue,
+    commands,
+    continuation,
+    definition,
+    estimates,
+    guest_part,
+    options,
+    transports,
+)
+from gloo_bypass_tools.study.measurement import SCHEMA, StudyMeasurement
+from gloo_bypass_tools.study.plan import plan_from
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
@@ -41,11 +51,6 @@ more
 exit status: 0; 1 a run failed; 2 bad input, or no right to make namespaces; 130 interrupted: results so far are kept"""
 
 
-def model_said(study):
-    """Of a sweep, in its --help."""
-    return f" Model: {study.model_about}" if hasattr(study, "model_about") else ""
-
-
 def parser_of():
     parser = argparse.ArgumentParser(
         prog="study", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -60,13 +65,12 @@ def parser_of():
         "machine",
     )
     parsers = parser.add_subparsers(dest="name", metavar="NAME")
-    for kind in KINDS:
-        for study in kind.studies.values():
-            one = parsers.add_parser(
-                study.name, help=study.title, description=f"{study.title}. {study.about}{model_said(study)}"
-            )
-            kind.add_options(one, study)
-            one.set_defaults(study=study)
+    for study in catalogue.STUDIES.values():
+        model = f" Model: {study.model_about}" if study.model_about else ""
+        about = f"{study.title}. {study.about}{model}"
+        one = parsers.add_parser(study.name, help=study.title, description=about)
+        options.add_options(one, study)
+        one.set_defaults(study=study)
     draw = parsers.add_parser(
         "draw", help="the tables, plots and page of a folder once more", description="Draws a study's folder again."
     )
@@ -75,9 +79,9 @@ def parser_of():
     return parser
 
 
-def programs_of(options):
-    build = options.build.absolute()
-    return cells.Programs(
+def programs_of(given):
+    build = given.build.absolute()
+    return commands.Programs(
         fabric_run=ROOT / "scripts" / "fabric-run",
         fabric=build / "tools" / "fabric" / "fabric",
         all_reduce_perf=build / "tools" / "all_reduce_perf",
@@ -100,7 +104,7 @@ def placed(plan, study, asked):
     try:
         where, _ = place.choose(asked, True, "RDMA" in listed, place.guest_problem)
         plan = replace(plan, guest=tuple(listed) if where == place.IN_GUEST else ())
-        if problem := kind_of(study.name).guest_problem(plan, study):
+        if plan.guest and (problem := study.guest_problem(plan)):
             left_out = dict.fromkeys(plan.guest, problem)
     except FabricRunError as error:
         left_out = dict.fromkeys(listed, str(error))
@@ -109,18 +113,18 @@ def placed(plan, study, asked):
     return plan, left_out
 
 
-def check(parser, options, plan, programs):
+def check(parser, study, plan, programs):
     """Everything that can be known before anything is made."""
-    kind = kind_of(options.name)
-    if problem := kind.problem(plan, options.study):
+    if problem := options.problem_of(plan, study):
         parser.error(problem)
-    for program in ("fabric", *kind.programs(options.study)):
+    trained = study.workload == definition.TRAIN
+    for program in ("fabric", *(("trainer", "analyser") if trained else ("all_reduce_perf",))):
         if not os.access(path := getattr(programs, program), os.X_OK):
             parser.error(f"{path} is missing: run scripts/build first, or say --build DIR")
 
 
-def draw(options):
-    folder = ResultsFolder(options.folder)
+def draw(path):
+    folder = ResultsFolder(path)
     from gloo_bypass_tools.study import rendering
     from gloo_bypass_tools.report.display import console_for_output
 
@@ -133,33 +137,25 @@ def draw(options):
     return 0
 
 
-def announcement(options, plan, measurement):
-    missing, listed = measurement.missing(), measurement.cells()
+def announcement(measurement):
+    plan, missing, listed = measurement.plan, measurement.missing(), measurement.cells()
     times = f"{len(listed)} cells, {plan.repeats} time{'s' if plan.repeats > 1 else ''}"
     if len(missing) < plan.repeats * len(listed):
         times += f", {len(missing)} of these {plan.repeats * len(listed)} runs missing"
     cores = len(os.sched_getaffinity(0))
-    runs_s = sum(kind_of(options.name).cell_s(plan, options.study, cell, cores) for _, cell in missing)
+    runs_s = sum(estimates.cell_s(plan, measurement.study, cell, cores) for _, cell in missing)
     return f"{times}: {estimates.in_words(plan, runs_s)} on a quick machine with nothing else to do"
 
 
-def in_guest(options):
+def in_guest(path):
     """The guest's part of a study; what failed stands in its results."""
     from gloo_bypass_tools.report.display import Display
 
-    folder = ResultsFolder(options.folder)
-    name, record, programs = guest_part.read_order(folder)
-    kind = kind_of(name)
-    plan = kind.plan_type.from_record(record)
-    measurement = kind.measurement(
-        ROOT,
-        plan,
-        kind.studies[name],
-        cells.Programs(**{key: Path(value) for key, value in programs.items()}),
-        folder,
-        Display(),
-        "",
-        in_guest=True,
+    folder = ResultsFolder(path)
+    name, record, paths = guest_part.read_order(folder)
+    study, programs = catalogue.STUDIES[name], {key: Path(value) for key, value in paths.items()}
+    measurement = StudyMeasurement(
+        ROOT, plan_from(study, record), study, commands.Programs(**programs), folder, Display(), "", in_guest=True
     )
     if folder.place("results.json").exists():
         measurement.take_up(json_object(folder.place("results.json")))
@@ -167,36 +163,31 @@ def in_guest(options):
     return 0
 
 
-def measure(options, plan, left_out, programs, arguments, earlier=None):
+def measure(given, plan, left_out, arguments, earlier=None):
     """`earlier`: folder and record of the study to go on with."""
     if set(plan.transports) - set(plan.guest) - set(left_out):
         # What runs in the guest has these rights there.
         enclosure.check_tools()
         enclosure.check_right()
     default = default_path(ROOT)
-    folder = (
-        earlier[0]
-        if earlier
-        else ResultsFolder.create(options.output or default.with_name(f"study-{plan.study}-{default.name}"))
-    )
+    folder, record = earlier or (None, None)
+    if folder is None:
+        folder = ResultsFolder.create(given.output or default.with_name(f"study-{plan.study}-{default.name}"))
     with continuation.alone(folder):
-        return measure_into(folder, options, plan, left_out, programs, arguments, earlier and earlier[1])
+        return measure_into(folder, given, plan, left_out, arguments, record)
 
 
-def measure_into(folder, options, plan, left_out, programs, arguments, record):
+def measure_into(folder, given, plan, left_out, arguments, record):
     from gloo_bypass_tools.report.display import Display
-
     from gloo_bypass_tools.study import rendering
 
-    display, status = Display(), 0
-    measurement = kind_of(options.name).measurement(
-        ROOT, plan, options.study, programs, folder, display, shlex.join(["scripts/study", *arguments]), left_out
-    )
+    display, status, again = Display(), 0, shlex.join(["scripts/study", *arguments])
+    measurement = StudyMeasurement(ROOT, plan, given.study, programs_of(given), folder, display, again, left_out)
     if record:
         continuation.check(folder, record, measurement)
         measurement.take_up(record)
     if measurement.missing() or not record:
-        display.line(f"{announcement(options, plan, measurement)}; into {shown(folder.path)}")
+        display.line(f"{announcement(measurement)}; into {shown(folder.path)}")
     else:
         finished = continuation.is_finished(folder, record)
         display.line(f"nothing is missing in {shown(folder.path)}{'' if finished else ' but its page, which is drawn'}")
@@ -215,33 +206,31 @@ def measure_into(folder, options, plan, left_out, programs, arguments, record):
     return status
 
 
+def run(parser, arguments):
+    given, earlier = parser.parse_args(arguments), None
+    if given.name == "draw":
+        return draw(given.folder)
+    if given.name == "in-guest":
+        return in_guest(given.folder)
+    if given.continued:
+        if given.name:
+            parser.error("--continue goes without a study's name: the folder says which")
+        *earlier, arguments = continuation.read(given.continued, SCHEMA, ROOT)
+        given = parser.parse_args(arguments)
+    if not given.name:
+        parser.error("the following arguments are required: NAME")
+    plan = options.plan_from_options(given)
+    check(parser, given.study, plan, programs_of(given))
+    plan, left_out = placed(plan, given.study, given.where)
+    return measure(given, plan, left_out, arguments, earlier)
+
+
 def main(arguments=None):
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = parser_of()
-    options = parser.parse_args(arguments)
     processes.interrupt_on(signal.SIGTERM, signal.SIGHUP)
     try:
-        if options.name == "draw":
-            return draw(options)
-        if options.name == "in-guest":
-            return in_guest(options)
-        earlier = None
-        if options.continued:
-            if options.name:
-                parser.error("--continue goes without a study's name: the folder says which")
-            *earlier, arguments = continuation.read(options.continued, SCHEMA, ROOT)
-            options = parser.parse_args(arguments)
-        if not options.name:
-            parser.error("the following arguments are required: NAME")
-        plan = kind_of(options.name).plan_of(options)
-        programs = programs_of(options)
-        check(parser, options, plan, programs)
-        plan, left_out = placed(plan, options.study, options.where)
-        return measure(options, plan, left_out, programs, arguments, earlier)
-    except FabricRunError as error:
-        print(f"study: {error}", file=sys.stderr)
-        return BAD_INPUT
-    except (ResultsError, RecordError, processes.StageError) as error:
+        return run(parser_of(), arguments)
+    except (FabricRunError, ResultsError, RecordError, processes.StageError) as error:
         print(f"study: {error}", file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:

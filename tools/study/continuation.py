@@ -10,11 +10,11 @@ import json
 import os
 import shlex
 from contextlib import contextmanager
-from dataclasses import asdict
 
 from gloo_bypass_tools.report import machine, records
 from gloo_bypass_tools.report.results import ResultsError, ResultsFolder
 from gloo_bypass_tools.study import guest_part
+from gloo_bypass_tools.study.plan import cells_of
 
 # Figures of one study must agree in them to stand in one table.
 ALIKE = {"commit": "commit", "processor": "processor", "cores": "number of cores", "kernel": "kernel"}
@@ -64,8 +64,8 @@ def as_written(value):
 def check(folder, record, measurement):
     """RecordError unless the runs are of this measurement's plan, its cells, each once, and its set-up, and their files
     say what the record has of them."""
-    place, plan, cells = folder.place("results.json"), measurement.plan, measurement.all_cells()
-    known = [asdict(cell) for cell in cells]
+    place, plan, cells = folder.place("results.json"), measurement.plan, cells_of(measurement.plan)
+    known = [cell.as_record() for cell in cells]
     if as_written(plan.as_record()) != record.get("plan"):
         raise records.RecordError(
             f"{place}: its command and its plan do not agree: was one of them changed? Measure anew"

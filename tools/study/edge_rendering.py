@@ -1,10 +1,12 @@
-"""From the folder of a study of one slow edge to its tables, plots and page; rendering.py calls it."""
+"""What the page of an all-reduce over one slow edge shows, and its table on the terminal; see rendering.py."""
 
 from dataclasses import dataclass
 
 from gloo_bypass_tools.model import output, quantities
-from gloo_bypass_tools.report import machine
-from gloo_bypass_tools.study import columns, edge_pictures, edge_study, page, pictures, tables, transports
+from gloo_bypass_tools.study import definition, edge_plots, edge_tables, page, pictures, transports
+from gloo_bypass_tools.study.pictures import RANKS, in_both
+
+RESULT = "result"
 
 
 @dataclass(frozen=True)
@@ -14,14 +16,17 @@ class Summary:
     shares: list
     windows: list
 
+    def csv_lines(self):
+        return edge_tables.csv_lines(self.rows)
+
 
 def summarise(record, plan, study):
-    rows = tables.rows_of(plan, study, record["runs"])
+    rows = edge_tables.rows_of(plan, study, record["runs"])
     return Summary(
         rows,
-        tables.targets_of(plan, study, rows) if rows else [],
-        tables.shares_of(plan, study, rows) if rows else [],
-        tables.windows_of(rows, plan.settings),
+        edge_tables.targets_of(plan, study, rows),
+        edge_tables.shares_of(plan, study, rows) if rows else [],
+        edge_tables.windows_of(rows, plan.settings),
     )
 
 
@@ -31,95 +36,65 @@ def turns(rows):
     return page.plural(runs[0], "time") if len(runs) == 1 else f"{runs[0]} to {runs[-1]} times"
 
 
-def render(folder, record, plan, study):
-    """Writes the plots and the page; returns the Summary."""
-    made = summarise(record, plan, study)
-    drawn = edge_pictures.all_of(folder, record, plan, study, made.rows)
-    pictures.write(folder, drawn)
-    environment = page.environment_with(seconds=quantities.seconds, heading=lambda one: transports.heading(plan, one))
-    said = (
-        page.notes(
-            "edge_notes.txt.j2",
-            record,
-            plan,
-            study,
-            turns=turns(made.rows),
-            elsewhere=tables.elsewhere_of(made.rows),
-            published_bytes=edge_study.PUBLISHED_BYTES,
+def pictures_of(folder, record, plan, study, made):
+    """In the order of the page."""
+    if not made.rows:
+        return []
+    rows, segment = made.rows, plan.segments[0]
+    alt = "Time of the all-reduce over the variants of the slow edge for each transport and segment size, with the "
+    alt += "model's lines and the published times."
+    found = [in_both(RESULT, "time", alt, lambda theme: edge_plots.time(rows, plan, study, theme))]
+    if plan.lossy and any(row.loss_percent and row.variant == plan.lossy[-1] for row in rows):
+        alt = "Time of the all-reduce with loss on the slow edge, for each transport and segment size."
+        found.append(in_both(RESULT, "loss", alt, lambda theme: edge_plots.loss(rows, plan, study, theme)))
+    runs = [run for run in record["runs"] if run["cell"]["segment"] == segment and not run["cell"]["loss_percent"]]
+    by_run = pictures.traces_of(folder, runs)
+    for name in plan.variants:
+        label = f"{study.variant(name).label}, segments {definition.SEGMENT_NAMES[segment]}"
+        found += pictures.of_ranks(by_run, name, label, plan.transports)
+    return found
+
+
+def words_of(record, plan, study, made, drawn):
+    notes = []
+    if made.rows:
+        elsewhere, published_bytes = edge_tables.elsewhere_of(made.rows), definition.PUBLISHED_BYTES
+        notes = page.notes(
+            record, plan, study, turns=turns(made.rows), elsewhere=elsewhere, published_bytes=published_bytes
         )
-        if made.rows
-        else []
-    )
-    folder.write_text(
-        "index.html",
-        environment.get_template("edge.html.j2").render(
-            record=record,
-            plan=plan,
-            study=study,
-            rows=made.rows,
-            found=made,
-            source=page.SOURCE,
-            absent=columns.absent_of(record, plan),
-            machine=machine.in_words(record["machine"]),
-            sections={name: [one.as_shown() for one in drawn if one.section == name] for name in ("result", "ranks")},
-            segment_names=edge_study.SEGMENT_NAMES,
-            notes=said,
-            others=plan.transports[1:],
-            compared=transports.compared(plan),
-            machine_lines=page.machine_lines(record),
-            table_number=study.tables["t_ar"],
-        ),
-    )
-    return made
-
-
-def csv_lines(made):
-    return tables.csv_lines(made.rows)
+    sections = {name: [one.as_shown() for one in drawn if one.section == name] for name in (RESULT, RANKS)}
+    return notes, {"sections": sections, "segment_names": definition.SEGMENT_NAMES, "others": plan.transports[1:]}
 
 
 def study_table(plan, study, rows):
     columns = ["<edge", "<loss", "<segments", "published"]
     for transport in plan.transports:
         columns += [transports.heading(plan, transport), "model", "x"]
-    table = output.table(
-        f"{study.title}: all-reduce of {plan.bytes / 1e6:.1f} MB, {plan.ranks} ranks, seconds",
-        *columns,
-        "floor",
-        *[f"{one}/floor" for one in plan.transports if one != "TCP"],
-    )
+    others = [one for one in plan.transports if one != "TCP"]
+    table = output.table("", *columns, "floor", *[f"{one}/floor" for one in others])
     for row in rows:
-        cells = [
-            row.label,
-            f"{row.loss_percent:g} %",
-            edge_study.SEGMENT_NAMES[row.segment],
-            quantities.seconds(row.published_s),
-        ]
-        for transport in plan.transports:
-            measured = quantities.seconds(row.measured[transport].median_s) if transport in row.measured else "-"
-            cells += [measured, quantities.seconds(row.model[transport].repeated_s), page.ratio(row.ratio(transport))]
-        output.add_row(
-            table,
-            *cells,
-            quantities.seconds(row.floor_s),
-            *[page.ratio(row.floor_ratio(one)) for one in plan.transports if one != "TCP"],
-        )
+        segment, published = definition.SEGMENT_NAMES[row.segment], quantities.seconds(row.published_s)
+        cells = [row.label, f"{row.loss_percent:g} %", segment, published]
+        for one in plan.transports:
+            measured = quantities.seconds(row.measured[one].median_s) if one in row.measured else "-"
+            cells += [measured, quantities.seconds(row.model[one].repeated_s), page.ratio(row.ratio(one))]
+        floors = [page.ratio(row.floor_ratio(one)) for one in others]
+        output.add_row(table, *cells, quantities.seconds(row.floor_s), *floors)
     return table
 
 
 def show(plan, study, made, say, console):
     if not made.rows:
         return
-    table = study_table(plan, study, made.rows)
-    title, table.title = table.title, None
-    say(f"\n{title}", "bold")
-    console.print(table)
+    say(f"\n{study.title}: all-reduce of {plan.bytes / 1e6:.1f} MB, {plan.ranks} ranks, seconds", "bold")
+    console.print(study_table(plan, study, made.rows))
     say(
         "\nmodel: Gloo's schedule at this segment size, as the transport completes, lost frames sent again; x: "
         "measured / model; floor: propagation and serialisation; published: T_ar in training over TCP, scaled to this "
         "size",
         "dim",
     )
-    for sentence in tables.elsewhere_of(made.rows):
+    for sentence in edge_tables.elsewhere_of(made.rows):
         say(sentence, "dim")
     for one in made.shares:
         say(

@@ -6,7 +6,8 @@ their own times, and a busy machine several times as long. Units: seconds, bytes
 """
 
 from gloo_bypass_tools.model import ring
-from gloo_bypass_tools.study import sweep_prediction, sweeps, training, training_prediction, transports
+from gloo_bypass_tools.study import definition, prediction, training_prediction, transports
+from gloo_bypass_tools.study.plan import steps_of
 
 # A run: fabric and processes come up, meet, and go.
 START_S, GUEST_START_S, BOOT_S = 6.0, 40.0, 30.0
@@ -20,7 +21,7 @@ EVENT_BYTES_A_SECOND, MEMORY_BYTES_A_SECOND, GUEST_BYTES_A_SECOND = 2.3e8, 1e9, 
 LOSS_OVER_TCP = 2.0
 # In the guest, of each of its two processors; and what a step needs there besides, whatever the size of the model.
 GUEST_OPERATIONS_A_SECOND, GUEST_STEP_S = 6e7, 0.3
-OPERATIONS_A_TOKEN = {training.MODEL: 6 * 82e6, training.TINY: 6 * 46e3}
+OPERATIONS_A_TOKEN = {definition.MODEL: 6 * 82e6, definition.TINY: 6 * 46e3}
 
 
 def reduces_s(plan, model_s, transport, lossy=False):
@@ -35,39 +36,32 @@ def reduces_s(plan, model_s, transport, lossy=False):
     return start_s + (1 + plan.warm_up + plan.rounds) * one_s
 
 
-def step_s(plan, variant, transport, cores):
-    model, frames = plan.model_over(transport), training.event_bytes(plan, variant, transport).frames
+def step_s(plan, point, transport, cores):
+    model, frames = plan.model_over(transport), training_prediction.event_bytes(plan, point, transport).frames
     # Sixteen bits as 32: a processor that has arithmetic for them is quicker, another slower.
-    crowd = max(1.0, variant.ranks / cores) * max(1.0, variant.bits / 32)
+    crowd = max(1.0, point.ranks / cores) * max(1.0, point.bits / 32)
     if transport in plan.guest:
-        operations = OPERATIONS_A_TOKEN[model] * variant.batch * plan.sequence_length_over(transport)
+        operations = OPERATIONS_A_TOKEN[model] * point.batch * plan.sequence_length_over(transport)
         return GUEST_STEP_S + crowd * operations / GUEST_OPERATIONS_A_SECOND + frames / GUEST_BYTES_A_SECOND
     crossing_s = frames / EVENT_BYTES_A_SECOND
-    step = TINY_STEP_S * crowd if model == training.TINY else crowd * variant.batch * SAMPLE_S + crossing_s
-    if not training_prediction.has_times(variant):
+    step = TINY_STEP_S * crowd if model == definition.TINY else crowd * point.batch * SAMPLE_S + crossing_s
+    if not point.edge.is_slow:
         return step
-    return step + training_prediction.reduces_s(plan, variant, transport, crossing_s) - crossing_s
+    return step + training_prediction.reduces_s(plan, point, transport, crossing_s) - crossing_s
 
 
-def training_s(plan, variant, transport, cores, share=None):
-    """`share`: of a core, for a rank that is held down."""
+def training_s(plan, point, transport, cores):
     start_s = GUEST_START_S if transport in plan.guest else START_S
-    return start_s + training.steps_of(plan, variant) * step_s(plan, variant, transport, cores) / (share or 1.0)
+    return start_s + steps_of(plan, point) * step_s(plan, point, transport, cores) / (point.processor_share or 1.0)
 
 
-def edge_cell_s(plan, study, cell, _cores):
-    return reduces_s(plan, study.model(plan, study, cell).schedule_s, cell.transport, cell.loss_percent > 0)
-
-
-def training_cell_s(plan, study, cell, cores):
-    return training_s(plan, study.variant(cell.variant), cell.transport, cores)
-
-
-def sweep_cell_s(plan, study, cell, cores):
+def cell_s(plan, study, cell, cores):
+    """Of a run, on a quick machine."""
     point = study.variant(cell.variant)
-    if study.workload == sweeps.TRAIN:
-        return training_s(plan, point, cell.transport, cores, point.processor_share)
-    return reduces_s(plan.of_reduce(point), sweep_prediction.reduce_s(plan, point, cell.transport), cell.transport)
+    if study.workload == definition.TRAIN:
+        return training_s(plan, point, cell.transport, cores)
+    model_s = prediction.schedule_s(plan, study, cell)
+    return reduces_s(plan.at(point), model_s, cell.transport, bool(cell.loss_percent))
 
 
 def in_words(plan, runs_s):

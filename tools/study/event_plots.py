@@ -7,15 +7,16 @@ from gloo_bypass_tools.report import wording
 from gloo_bypass_tools.report.plots import figure_with, place_of, png_of, titled
 from matplotlib.patheffects import withStroke
 
-from gloo_bypass_tools.study import training_tables
+from gloo_bypass_tools.study import tables, training_tables
 
 PUBLISHED = "published"
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """`metric` of the published file; drawn in `unit`, so many base units."""
+    """`name` of the picture; `metric` of the published file; drawn in `unit`, so many base units."""
 
+    name: str
     metric: str
     title: str
     unit: str
@@ -24,9 +25,10 @@ class Quantity:
     digits: int = 0  # after the point; 0: as the size of the number has it
 
 
-DURATION = Quantity("event_duration", "Duration of an event", "seconds", 1.0)
-THROUGHPUT = Quantity("th_peak", "Throughput of an event", "Mbit/s", 1e6, logarithmic=True)
-BYTES = Quantity("bytes_per_event", "Bytes of an event", "MB", 1e6, digits=1)
+DURATION = Quantity("events", "event_duration", "Duration of an event", "seconds", 1.0)
+THROUGHPUT = Quantity("throughput-events", "th_peak", "Throughput of an event", "Mbit/s", 1e6, logarithmic=True)
+BYTES = Quantity("bytes-events", "bytes_per_event", "Bytes of an event", "MB", 1e6, digits=1)
+QUANTITIES = (DURATION, THROUGHPUT, BYTES)
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,7 @@ class Group:
 
 
 def spread_of(values):
-    return (
-        {name: training_tables.STATISTICS[name](values) for name in ("min", "p25", "median", "p75", "max")}
-        if values
-        else {}
-    )
+    return {name: tables.STATISTICS[name](values) for name in ("min", "p25", "median", "p75", "max") if values}
 
 
 def groups_of(quantity, plan, runs, figures, model_of):
@@ -53,24 +51,15 @@ def groups_of(quantity, plan, runs, figures, model_of):
     `model_of(variant, transport)`: in base units, or None."""
     found = []
     for variant in plan.variants:
-        published = {
-            figure.statistic: figure.base / quantity.base
-            for figure in figures
-            if (figure.variant, figure.metric) == (variant, quantity.metric)
-        }
-        if published:
+        wanted = (variant, quantity.metric)
+        listed = [figure for figure in figures if (figure.variant, figure.metric) == wanted]
+        if published := {figure.statistic: figure.base / quantity.base for figure in listed}:
             found.append(Group(variant, PUBLISHED, [], published))
         for transport in plan.transports:
-            values = [
-                value / quantity.base
-                for value in training_tables.samples_of(
-                    quantity.metric, training_tables.runs_of(runs, variant, transport), False
-                )
-            ]
-            model = model_of(variant, transport)
-            found.append(
-                Group(variant, transport, values, spread_of(values), None if model is None else model / quantity.base)
-            )
+            samples = training_tables.samples_of(quantity.metric, tables.runs_of(runs, variant, transport))
+            values, model = [value / quantity.base for value in samples], model_of(variant, transport)
+            model = None if model is None else model / quantity.base
+            found.append(Group(variant, transport, values, spread_of(values), model))
     return found
 
 

@@ -16,47 +16,36 @@ from gloo_bypass_tools.fabric_run import place
 from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.report import records
 from gloo_bypass_tools.report.results import ResultsFolder
-from gloo_bypass_tools.study import training
+from gloo_bypass_tools.study import commands, definition
 
 FOLDER, ORDER, SCHEMA = "guest", "order.json", "gloo-bypass/study-order/1"
 MOST_S = 86400
 # Of the guest: its system, links and files under way; a rank, by what it trains; at the least as much as fabric-run's
 # own guests have.
 SYSTEM_MIB, LEAST_MIB = 1536, 4096
-RANK_MIB = {training.MODEL: 3072, training.TINY: 512}
+RANK_MIB = {definition.MODEL: 3072, definition.TINY: 512}
 RANK_OF_REDUCE_MIB = 512
 # Bytes of a rank for each of the vector that it reduces: in and out of the benchmark, what is checked, segments under
 # way.
 VECTORS = 5
 
 
-def memory_for_training(ranks, model):
-    """What the guest needs, in MiB."""
-    return max(LEAST_MIB, SYSTEM_MIB + ranks * RANK_MIB[model])
-
-
-def memory_for_reduces(ranks, size):
-    """`size`: bytes of the largest vector."""
-    return max(LEAST_MIB, SYSTEM_MIB + ranks * (RANK_OF_REDUCE_MIB + VECTORS * size // 2**20))
+def memory_mib(plan, study):
+    """What the guest needs for the largest cell."""
+    points = [study.variant(name) for name in plan.variants]
+    if study.workload == definition.TRAIN:
+        of_ranks = max(point.ranks for point in points) * RANK_MIB[plan.guest_model]
+    else:
+        sizes = [plan.at(point) for point in points]
+        of_ranks = max(one.ranks * (RANK_OF_REDUCE_MIB + VECTORS * one.bytes // 2**20) for one in sizes)
+    return max(LEAST_MIB, SYSTEM_MIB + of_ranks)
 
 
 def command_of(measurement, within, limit_s):
-    programs = measurement.programs
-    return [
-        programs.guest,
-        "run",
-        "--rxe",
-        "0",
-        "--memory",
-        measurement.guest_memory_mib(),
-        "--timeout",
-        round(limit_s),
-        "--",
-        programs.python,
-        programs.study,
-        "in-guest",
-        within.path.absolute(),
-    ]
+    programs, memory = measurement.programs, memory_mib(measurement.plan, measurement.study)
+    options = commands.flags(rxe=0, memory=memory, timeout=round(limit_s))
+    inside = (programs.python, programs.study, "in-guest", within.path.absolute())
+    return [programs.guest, "run", *options, "--", *inside]
 
 
 def write_order(measurement, within):

@@ -6,23 +6,13 @@ import contextlib
 import hashlib
 import os
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 from gloo_bypass_tools.report import machine
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.stages import Stages, telling
-from gloo_bypass_tools.study import (
-    cells,
-    guest_part,
-    processor_share,
-    reading,
-    sweep_cells,
-    sweep_reading,
-    sweeps,
-    training,
-    training_reading,
-)
+from gloo_bypass_tools.study import commands, definition, guest_part, processor_share, reading
+from gloo_bypass_tools.study.plan import cells_of
 
 SCHEMA = "gloo-bypass/study/1"
 # fabric-run has the limit itself, and ends its ranks in order.
@@ -63,11 +53,8 @@ def digest_of(path):
 
 
 class StudyMeasurement(Stages):
-    """One study into one results folder. Single-threaded; owns its children while a run lasts. Which cells there are,
-    how long one may take, and how one is measured, is the subclass's: all_cells(), limit_s(cell), guest_memory_mib(),
-    measure(cell, name, slug, output), what it alone knows of the run, None where a program failed, and read(cell,
-    output), the record of the files that were left, or RecordError. `left_out`: transports that are not measured, and
-    why; `in_guest`: this is the guest, and its part of the study.
+    """One study into one results folder. Single-threaded; owns its children while a run lasts. `left_out`: transports
+    that are not measured, and why; `in_guest`: this is the guest, and its part of the study.
     """
 
     def __init__(self, root, plan, study, programs, folder, display, repeat_command, left_out=(), in_guest=False):
@@ -84,7 +71,7 @@ class StudyMeasurement(Stages):
                 "environment": telling(os.environ),
                 "repeat_command": repeat_command,
                 "programs": {} if in_guest else digests_of(programs),
-                "files": {flag: digest_of(path) for flag, path in getattr(plan, "files", ())},
+                "files": {flag: digest_of(path) for flag, path in plan.files or ()},
                 "runs": [],
             },
         )
@@ -111,7 +98,7 @@ class StudyMeasurement(Stages):
         ]
 
     def cells(self):
-        return [cell for cell in self.all_cells() if cell.transport not in self.not_measured]
+        return [cell for cell in cells_of(self.plan) if cell.transport not in self.not_measured]
 
     def missing(self):
         """(repeat, cell) of all runs that the record has not."""
@@ -120,7 +107,7 @@ class StudyMeasurement(Stages):
             (repeat, cell)
             for repeat in range(1, self.plan.repeats + 1)
             for cell in self.cells()
-            if (repeat, asdict(cell)) not in done
+            if (repeat, cell.as_record()) not in done
         ]
 
     @staticmethod
@@ -144,7 +131,7 @@ class StudyMeasurement(Stages):
         name = f"repeat {repeat}, {place}: {cell.about}"
         output = self.folder.place(f"raw/{slug}").absolute()
         shutil.rmtree(output, ignore_errors=True)  # of a run that was cut off
-        cells.report_beside(output).unlink(missing_ok=True)
+        commands.report_beside(output).unlink(missing_ok=True)
         try:
             known = self.measure(cell, name, slug, output)
             found = None if known is None else self.read(cell, output) | known
@@ -154,96 +141,26 @@ class StudyMeasurement(Stages):
             return
         if found is not None:
             (output / CAPTURE).unlink(missing_ok=True)
-            self.record["runs"].append({"cell": asdict(cell), "repeat": repeat, "folder": f"raw/{slug}", **found})
+            self.record["runs"].append({"cell": cell.as_record(), "repeat": repeat, "folder": f"raw/{slug}", **found})
             self.save()
 
-
-class EdgeMeasurement(StudyMeasurement):
-    """Of one slow edge, by all_reduce_perf."""
-
-    def all_cells(self):
-        return cells.cells_of(self.plan)
-
-    def guest_memory_mib(self):
-        return guest_part.memory_for_reduces(self.plan.ranks, self.plan.bytes)
-
-    def model_s(self, cell):
-        return self.study.model(self.plan, self.study, cell).schedule_s
-
     def limit_s(self, cell):
-        return cells.run_limit_s(self.plan, self.model_s(cell), cell.transport) + GRACE_S
+        return commands.run_limit_s(self.plan, self.study, cell) + GRACE_S
 
     def measure(self, cell, name, slug, output):
-        command = cells.command_of(
-            self.plan, self.study, cell, self.model_s(cell), self.programs, output, cells.report_beside(output)
-        )
-        return {} if self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)) else None
+        """What is known of the run besides its files; None where a program failed. A capture is analysed after the
+        run, so that this takes no time from the ranks, and then removed: at published size one has gigabytes."""
+        trained, share = self.study.workload == definition.TRAIN, self.study.variant(cell.variant).processor_share
+        with processor_share.limited(share, definition.STRAGGLER) as limit:
+            command = commands.command_of(self.plan, self.study, cell, self.programs, output, limit.flags)
+            if not self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)):
+                return None
+        if not trained:
+            return {}
+        words = [self.programs.analyser, output / CAPTURE, "--json", output / "analysis.json"]
+        analysed = self.stage(f"{name}: analysis", f"{slug}-analysis", words, ANALYSIS_LIMIT_S, dict(os.environ))
+        return {"limited_by": limit.way} if analysed else None
 
     def read(self, cell, output):
-        return reading.run_of(output, cells.report_beside(output), self.plan, cell)
-
-
-class TrainingMeasurement(StudyMeasurement):
-    """Of training, by ddp_train under capture. The capture is analysed after the run, so that this takes no time from
-    the ranks, and then removed: at published size one has gigabytes."""
-
-    def all_cells(self):
-        return training.cells_of(self.plan)
-
-    def limit_s(self, cell):
-        return training.run_limit_s(self.plan, self.study.variant(cell.variant), cell.transport) + GRACE_S
-
-    def guest_memory_mib(self):
-        return guest_part.memory_for_training(
-            max(self.study.variant(name).ranks for name in self.plan.variants), self.plan.guest_model
-        )
-
-    def measure(self, cell, name, slug, output):
-        plan, variant = self.plan, self.study.variant(cell.variant)
-        command = training.command_of(plan, variant, cell, self.programs, output)
-        return self.captured(name, slug, command, self.limit_s(cell), output)
-
-    def captured(self, name, slug, command, limit_s, output):
-        """The run, and the analysis of its capture."""
-        if not self.stage(name, slug, command, limit_s, dict(os.environ)):
-            return None
-        analysed = self.stage(
-            f"{name}: analysis",
-            f"{slug}-analysis",
-            [self.programs.analyser, output / CAPTURE, "--json", output / "analysis.json"],
-            ANALYSIS_LIMIT_S,
-            dict(os.environ),
-        )
-        return {} if analysed else None
-
-    def read(self, cell, output):
-        variant = self.study.variant(cell.variant)
-        return training_reading.run_of(output, self.plan, variant, cell, training.steps_of(self.plan, variant))
-
-
-class SweepMeasurement(TrainingMeasurement):
-    """Of one parameter, by either program."""
-
-    def all_cells(self):
-        return sweep_cells.cells_of(self.plan)
-
-    def limit_s(self, cell):
-        return sweep_cells.run_limit_s(self.plan, self.study, cell) + GRACE_S
-
-    def guest_memory_mib(self):
-        if self.study.workload == sweeps.TRAIN:
-            return super().guest_memory_mib()
-        points = [self.study.variant(name) for name in self.plan.variants]
-        return max(guest_part.memory_for_reduces(point.ranks, point.bytes or self.plan.bytes) for point in points)
-
-    def measure(self, cell, name, slug, output):
-        plan, study = self.plan, self.study
-        with processor_share.limited(study.variant(cell.variant).processor_share, sweeps.STRAGGLER) as limit:
-            command = sweep_cells.command_of(plan, study, cell, self.programs, output, limit.flags)
-            if study.workload == sweeps.TRAIN:
-                known = self.captured(name, slug, command, self.limit_s(cell), output)
-                return None if known is None else known | {"limited_by": limit.way}
-            return {} if self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)) else None
-
-    def read(self, cell, output):
-        return sweep_reading.run_of(output, self.plan, self.study, cell)
+        """The record of the files that a run left; RecordError where they are not whole."""
+        return reading.run_of(output, self.plan, self.study, cell)

@@ -2,21 +2,45 @@
 
 from pathlib import Path
 
+from gloo_bypass_tools.model import quantities
 from gloo_bypass_tools.report import machine, page
+from gloo_bypass_tools.study import columns, transports
 
 FOLDERS = (Path(__file__).parent / "templates", page.FOLDER)
 SOURCE = "Distributed AI fabrics: a network-side perspective"
 
 
-def environment_with(**filters):
+def environment(plan):
     """Of the studies' templates."""
     return page.environment_over(
-        FOLDERS, ratio=ratio, plural=plural, in_words=in_words, settings=settings_text, **filters
+        FOLDERS,
+        ratio=ratio,
+        plural=plural,
+        in_words=in_words,
+        settings=settings_text,
+        seconds=quantities.seconds,
+        heading=lambda transport: transports.heading(plan, transport),
     )
 
 
-def machine_lines(record):
-    return page.machine_lines(record)
+def html_of(record, plan, study, notes, **values):
+    """The page of the study's layout."""
+    return (
+        environment(plan)
+        .get_template(f"{study.layout}.html.j2")
+        .render(
+            record=record,
+            plan=plan,
+            study=study,
+            source=SOURCE,
+            notes=notes,
+            absent=columns.absent_of(record, plan),
+            compared=transports.compared(plan),
+            machine=machine.in_words(record["machine"]),
+            machine_lines=page.machine_lines(record),
+            **values,
+        )
+    )
 
 
 def ratio(value):
@@ -37,25 +61,18 @@ def settings_text(settings):
     return ", ".join(f"{name}={value}" for name, value in settings)
 
 
-def notes(template, record, plan, study, **values):
-    """What was measured and how, a paragraph each, as the study's template has it."""
+def notes(record, plan, study, **values):
+    """What was measured and how, a paragraph each, as the layout's template has it."""
+    described = record.get("guest", {}).get("machine", {})
     return page.paragraphs(
-        environment_with(),
-        template,
+        environment(plan),
+        f"{study.layout}_notes.txt.j2",
         record=record,
         plan=plan,
         study=study,
         kernel=record["kernel_tcp"],
-        **guest_values(record, plan),
+        in_guest=[one for one in plan.guest if any(run["cell"]["transport"] == one for run in record["runs"])],
+        guest_machine=machine.in_words(described),
+        guest_kernel=described.get("kernel", machine.UNKNOWN),
         **values,
     )
-
-
-def guest_values(record, plan):
-    """Of what was measured in the guest."""
-    described = record.get("guest", {}).get("machine", {})
-    return {
-        "in_guest": [one for one in plan.guest if any(run["cell"]["transport"] == one for run in record["runs"])],
-        "guest_machine": machine.in_words(described),
-        "guest_kernel": described.get("kernel", machine.UNKNOWN),
-    }

@@ -1,4 +1,4 @@
-"""The model's times of a cell. Pure.
+"""The model's times of an all-reduce. Pure.
 
 schedule   Gloo's ring (gloo_bypass_tools.model.schedule) over the cell's edges, with the headers of the transport's
            frames: over TCP data waits for the notice of a posted receive (granted), over DPDK it does not where the
@@ -10,7 +10,8 @@ repeated   the same schedule where the frames that are lost come once more, and 
 floor      what no schedule can beat: on an edge that is far, one delay in each half of the ring, and the bytes that
            cross it at its rate
 
-Neither knows the processor: where ranks share cores, as here, the time without limit is the processor's and comes
+Where all edges are alike the ring is the same; of halving-doubling and bcube the model is their rounds and their bytes.
+None knows the processor: where ranks share cores, as here, the time without limit is the processor's and comes
 beside it.
 """
 
@@ -22,8 +23,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gloo_bypass_tools.model import framing, schedule
-from gloo_bypass_tools.study import cells, edge_study, transports
+from gloo_bypass_tools.model import framing, ring, schedule
+from gloo_bypass_tools.study import definition, transports
+from gloo_bypass_tools.study.plan import segment_bytes, slow_edge
 
 LONG_PATH_RTT_MS = 0.3  # GLOO_BYPASS_LONG_PATH_RTT_US
 DRAWS = 15  # of losses: their mean is steady to a few per cent
@@ -49,16 +51,20 @@ def path_of(plan, transport):
 
 
 def payload_share(plan, transport, ranks=None):
-    """Of the bytes on an edge: how many are the vector's. `ranks`: of a plan that has none itself."""
-    size = edge_study.MIB
+    """Of the bytes on an edge: how many are the vector's. `ranks`: where the plan has no number of its own."""
+    size = definition.MIB
     return size / path_of(plan, transport).message(size, both_ways=(ranks or plan.ranks) == 2).forward
 
 
-def frame_payload(plan, transport):
+def bytes_a_second(mbit):
+    return mbit * 1e6 / 8
+
+
+def frames_of(plan, transport, segment):
     path = path_of(plan, transport)
     if transport == "RDMA":
-        return path.mtu
-    return path.frame_payload if transports.is_tcp(transport) else path.chunk
+        return math.ceil(segment / path.mtu)
+    return math.ceil(segment / (path.frame_payload if transports.is_tcp(transport) else path.chunk))
 
 
 def is_fetched(transport, segment):
@@ -66,49 +72,52 @@ def is_fetched(transport, segment):
     return transport == "RDMA" and segment > framing.RDMA_EAGER_BYTES
 
 
-def completion_of(transport, delay_ms, segment):
+def completion_of(transport, round_trip_ms, segment):
     if transports.is_tcp(transport):
         return "granted"
     if transport == "RDMA":
         return "acknowledged" if is_fetched(transport, segment) else "buffered"
-    return "buffered" if delay_ms + edge_study.FAST_DELAY_MS >= LONG_PATH_RTT_MS else "acknowledged"
+    return "buffered" if round_trip_ms >= LONG_PATH_RTT_MS else "acknowledged"
 
 
-def ring_over(variant, ranks, transport, segment, share, together=1):
-    """(edges, completion) of Gloo's ring where its last edge is the variant's: of segments of so many bytes, while
-    `together` all-reduces share each edge; `share`: payload_share()."""
-    fast, rate = (
-        mbit * 1e6 / 8 * share / together
-        for mbit in (edge_study.FAST_RATE_MBIT, variant.rate_mbit or edge_study.FAST_RATE_MBIT)
+def mean_time_s(plan, edges, completion, late, segment=schedule.SEGMENT_BYTES):
+    """Over DRAWS seeded draws of losses."""
+    return statistics.mean(
+        schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment, late=late) for _ in range(DRAWS)
     )
-    fast_s = edge_study.FAST_DELAY_MS * 1e-3
+
+
+def ring_over(slow, ranks, transport, segment, share, together=1):
+    """(edges, completion) of Gloo's ring over the last edge `slow`: of segments of so many bytes, while `together`
+    all-reduces share each edge; `share`: payload_share()."""
+    fast, rate = (
+        bytes_a_second(mbit) * share / together
+        for mbit in (definition.FAST_RATE_MBIT, slow.rate_mbit or definition.FAST_RATE_MBIT)
+    )
+    fast_s = definition.FAST_DELAY_MS * 1e-3
     # One way of data in the schedule is three of frames where it is fetched.
-    delay_s = variant.one_way_ms * 1e-3
+    delay_s = slow.one_way_ms * 1e-3
     ahead_s = delay_s + fast_s if is_fetched(transport, segment) else 0.0
     edges = tuple(schedule.ring_of(ranks, fast, fast_s, slow=schedule.Edge(rate, delay_s + ahead_s, fast_s)))
-    return edges, completion_of(transport, variant.one_way_ms, segment)
+    return edges, completion_of(transport, slow.one_way_ms + definition.FAST_DELAY_MS, segment)
 
 
 def model_of(plan, study, cell):
-    variant = study.variant(cell.variant)
-    largest = cells.segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
-    edges, completion = ring_over(
-        variant,
-        plan.ranks,
-        cell.transport,
-        schedule.cut(plan.bytes, plan.ranks, largest).segment,
-        payload_share(plan, cell.transport),
-    )
-    lossless = schedule.time_s(plan.bytes, edges, completion, segment_bytes=largest)
+    """Over one slow edge."""
+    slow = study.variant(cell.variant).edge
+    largest = segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
+    segment, share = schedule.cut(plan.bytes, plan.ranks, largest).segment, payload_share(plan, cell.transport)
+    edges, completion = ring_over(slow, plan.ranks, cell.transport, segment, share)
+    lossless_s = schedule.time_s(plan.bytes, edges, completion, segment_bytes=largest)
     return Model(
-        lossless,
-        repeated_s(plan, cell, edges, completion, largest) if cell.loss_percent else lossless,
-        floor_s(plan, edges[cells.slow_edge(plan.ranks)[0]].rate, variant.one_way_ms * 1e-3),
+        lossless_s,
+        repeated_s(plan, cell, edges, completion, largest) if cell.loss_percent else lossless_s,
+        floor_s(plan, edges[slow_edge(plan.ranks)[0]].rate, slow.one_way_ms * 1e-3),
         completion,
     )
 
 
-def trips_of(frames, loss, chance):
+def trips_at(frames, loss, chance):
     """How often any of so many frames has to be sent until all have arrived, with this much luck (0 to 1)."""
     trips = 1
     while (1 - loss**trips) ** frames < chance:
@@ -117,22 +126,92 @@ def trips_of(frames, loss, chance):
 
 
 @functools.lru_cache(maxsize=None)
-def repeated_s(plan, cell, edges, completion, segment):
-    """Mean over DRAWS seeded draws."""
-    start, _ = cells.slow_edge(plan.ranks)
-    edge, loss = edges[start], cell.loss_percent / 100
-    luck = random.Random(plan.seed)
-    frames = math.ceil(schedule.cut(plan.bytes, plan.ranks, segment).segment / frame_payload(plan, cell.transport))
+def repeated_s(plan, cell, edges, completion, largest):
+    start, _ = slow_edge(plan.ranks)
+    edge, loss, luck = edges[start], cell.loss_percent / 100, random.Random(plan.seed)
+    frames = frames_of(plan, cell.transport, schedule.cut(plan.bytes, plan.ranks, largest).segment)
     on_edge = np.arange(plan.ranks) == start
 
     def late():
-        return on_edge * (trips_of(frames, loss, luck.random()) - 1) * (edge.delay_s + edge.back_s)
+        return on_edge * (trips_at(frames, loss, luck.random()) - 1) * (edge.delay_s + edge.back_s)
 
-    return statistics.mean(
-        schedule.time_s(plan.bytes, edges, completion, segment_bytes=segment, late=late) for _ in range(DRAWS)
-    )
+    return mean_time_s(plan, edges, completion, late, largest)
 
 
 def floor_s(plan, rate, delay_s):
     """With two ranks every byte crosses the edge once in each half too."""
     return 2 * delay_s + 2 * (plan.ranks - 1) / plan.ranks * plan.bytes / rate
+
+
+def lost_of(frames, point, luck):
+    """How many of so many frames, one after another, are lost."""
+    if not point.burst:
+        return int(luck.binomial(frames, point.loss_percent / 100))
+    enter, leave = point.burst_enter_percent / 100, definition.BURST_LEAVE_PERCENT / 100
+    at, lost = int(luck.geometric(enter)) - 1, 0
+    while at < frames:
+        length = int(luck.geometric(leave))
+        lost += int(luck.binomial(min(length, frames - at), definition.BURST_LOSS_PERCENT / 100))
+        at += length + int(luck.geometric(enter))
+    return lost
+
+
+def trips_of(frames, point, luck):
+    """How often something of a segment is sent, until all of it is there."""
+    trips = 0
+    while frames:
+        trips, frames = trips + 1, lost_of(frames, point, luck)
+    return trips
+
+
+@functools.lru_cache(maxsize=None)
+def equal_ring_s(plan, point, transport):
+    """Gloo's ring over equal edges with this point's delay and loss; with loss the mean over seeded draws."""
+    segment, delay_s = schedule.cut(plan.bytes, plan.ranks).segment, point.delay_ms * 1e-3
+    # One way of data in the schedule is three of frames where it is announced and fetched.
+    ways = 3 if is_fetched(transport, segment) else 1
+    edges = (schedule.Edge(equal_rate(plan, transport), delay_s * ways, delay_s),) * plan.ranks
+    completion = completion_of(transport, 2 * point.delay_ms, segment)
+    if not point.loss_percent:
+        return schedule.time_s(plan.bytes, edges, completion)
+    luck, frames = np.random.default_rng(plan.seed), frames_of(plan, transport, segment)
+
+    def late():
+        return np.array([trips_of(frames, point, luck) - 1 for _ in range(plan.ranks)]) * 2 * delay_s
+
+    return mean_time_s(plan, edges, completion, late)
+
+
+def equal_rate(plan, transport):
+    return bytes_a_second(definition.FAST_RATE_MBIT) * payload_share(plan, transport)
+
+
+def rounds_s(plan, point, transport):
+    """Halving-doubling and bcube: 2 log2 N exchanges. Bound buffers (halving-doubling) need no notice of a posted
+    receive."""
+    segment = schedule.cut(plan.bytes, plan.ranks).segment
+    waits = point.algorithm == "bcube" and completion_of(transport, 2 * point.delay_ms, segment) != "buffered"
+    # Over RDMA what is long is announced and read: a way there and back before the data's.
+    ways = 3 if is_fetched(transport, plan.bytes // plan.ranks) else 2 if waits else 1
+    return 2 * math.log2(plan.ranks) * point.delay_ms * 1e-3 * ways + ring.serialisation_s(
+        plan.ranks, plan.bytes, equal_rate(plan, transport)
+    )
+
+
+def reduce_s(plan, point, transport):
+    """Over equal edges."""
+    time_s = equal_ring_s if point.algorithm == "ring" else rounds_s
+    return time_s(plan.at(point), point, transport)
+
+
+def schedule_s(plan, study, cell):
+    """What a cell's all-reduce takes without the processor; over a slow edge without losses too."""
+    if study.layout == definition.EDGE:
+        return model_of(plan, study, cell).schedule_s
+    return reduce_s(plan, study.variant(cell.variant), cell.transport)
+
+
+def of_reduce(asked):
+    """What a sweep of all-reduces is predicted by."""
+    of_one, time_s = asked.plan.at(asked.point), reduce_s(asked.plan, asked.point, asked.transport)
+    return {"time": time_s, "busbw": ring.rank_bytes(of_one.ranks, of_one.bytes) / time_s}.get(asked.key)

@@ -1,14 +1,19 @@
-"""What one run of a cell left behind: the benchmark's times, each rank's probe, the fabric's counters, DPDK's counters.
+"""What one run of a cell left behind: the benchmark's times, the trainers' metrics, the capture's analysis, each rank's
+probe, the fabric's counters, the transport's counters.
 
 Every reader refuses a file that it does not understand with RecordError, which names the file and what is wrong there.
 Pure but for reading.
 """
 
+import statistics
+
 from gloo_bypass_tools.report import records
 from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
-from gloo_bypass_tools.study import cells, rank_probe, transports
+from gloo_bypass_tools.study import definition, rank_probe, transports
+from gloo_bypass_tools.study.commands import report_beside
+from gloo_bypass_tools.study.plan import slow_edge, steps_of
 
-FABRIC_SCHEMA = "gloo-bypass/fabric/1"
+FABRIC_SCHEMA, CAPTURE_SCHEMA = "gloo-bypass/fabric/1", "gloo-bypass/capture/1"
 LOSSES = ("lost_randomly", "lost_in_burst", "lost_in_queue", "lost_while_down")
 # Of a host's port; what is lost there crossed no edge, and no link was to lose it.
 LOST_BESIDE = ("missed", "no_memory", "queue_full")
@@ -38,35 +43,54 @@ def times_of(path, plan, transport):
     return [one * 1e-6 for one in times]
 
 
-def fabric_of(path, plan):
-    """What crossed the slow edge, and bytes of every edge from one rank to the next on the ring and back."""
+def of_schema(path, schema):
     record = json_object(path)
-    if record.get("schema") != FABRIC_SCHEMA:
-        raise RecordError(f"{path}: schema {record.get('schema')!r}, not {FABRIC_SCHEMA!r}")
-    start, end = (f"r{rank}" for rank in cells.slow_edge(plan.ranks))
-    edges, slow = [], None
-    for index, one in enumerate(value_at(path, record, "edges", list)):
-        place = f"{path}: edges[{index}]"
-        edge = {"from": value_at(place, one, "from", str), "to": value_at(place, one, "to", str)}
+    if record.get("schema") != schema:
+        raise RecordError(f"{path}: schema {record.get('schema')!r}, not {schema!r}")
+    return record
+
+
+def edges_of(path, record):
+    """(where it stands, the edge) of each of the fabric's."""
+    return [(f"{path}: edges[{index}]", one) for index, one in enumerate(value_at(path, record, "edges", list))]
+
+
+def slow_fabric(path, plan):
+    """What crossed the slow edge, and bytes of every edge from one rank to the next on the ring and back."""
+    record = of_schema(path, FABRIC_SCHEMA)
+    start, end = (f"r{rank}" for rank in slow_edge(plan.ranks))
+    edges = []
+    for place, one in edges_of(path, record):
+        edge = {key: value_at(place, one, key, str) for key in ("from", "to")}
         edge |= {key: number_at(place, one, key) for key in ("offered", "delivered", "delivered_bytes", *LOSSES)}
         # The kernel's netem does not count these.
-        edge |= {
-            key: number_at(place, one, key, nullable=True)
-            for key in ("offered_bytes", "mean_delay_ms", "max_queue_bytes")
-        }
-        edge["lost"] = sum(edge[key] for key in LOSSES)
-        edges.append(edge)
-        if (edge["from"], edge["to"]) == (start, end):
-            slow = edge
-    if slow is None:
+        uncounted = ("offered_bytes", "mean_delay_ms", "max_queue_bytes")
+        edge |= {key: number_at(place, one, key, nullable=True) for key in uncounted}
+        edges.append(edge | {"lost": sum(edge[key] for key in LOSSES)})
+    slow = [edge for edge in edges if (edge["from"], edge["to"]) == (start, end)]
+    if not slow:
         raise RecordError(f"{path}: nothing crossed the edge from {start} to {end}")
-    late = record.get("late_us", {})
     return {
-        "slow": slow,
+        "slow": slow[-1],
         "edges": edges,
-        "late_p99_us": late.get("p99"),
+        "late_p99_us": record.get("late_us", {}).get("p99"),
         "netem": netem_of(record),
         "seconds": number_at(path, record, "seconds"),
+    }
+
+
+def equal_fabric(path):
+    """Frames and bytes of all edges together."""
+    record = of_schema(path, FABRIC_SCHEMA)
+    edges = edges_of(path, record)
+    found = {key: sum(number_at(place, one, key) for place, one in edges) for key in ("offered", *LOSSES)}
+    # The kernel's netem counts the bytes that it delivers alone.
+    offered = [number_at(place, one, "offered_bytes", nullable=True) for place, one in edges]
+    return found | {
+        "offered_bytes": None if None in offered else sum(offered),
+        "lost": sum(found[key] for key in LOSSES),
+        "seconds": number_at(path, record, "seconds"),
+        "netem": netem_of(record),
     }
 
 
@@ -113,7 +137,7 @@ def rank_use(probe):
 
 def tcp_of(probe, plan):
     """Of the sender on the slow edge: what its connection to the next rank looked like; None before it was seen."""
-    _, end = cells.slow_edge(plan.ranks)
+    _, end = slow_edge(plan.ranks)
     address_end = f".{ADDRESSES_FROM + end}"
     seen = [
         one
@@ -141,7 +165,7 @@ def tcp_of(probe, plan):
 
 def bypass_of(path, plan):
     """Of the sender on the slow edge: its channel to the next rank, from the transport's counters."""
-    _, end = cells.slow_edge(plan.ranks)
+    _, end = slow_edge(plan.ranks)
     record = json_object(path)
     channels = [one for one in record.get("open_channels", []) if one.get("peer_rank") == end]
     # Channels that are closed at exit are in the sums alone.
@@ -161,7 +185,7 @@ def bypass_of(path, plan):
 def rdma_of(path, plan):
     """Of the two devices at the slow edge, from the kernel's counters: a READ is begun again by whoever asked for
     it."""
-    names = {f"r{rank}" for rank in cells.slow_edge(plan.ranks)}
+    names = {f"r{rank}" for rank in slow_edge(plan.ranks)}
     devices = [one for one in value_at(path, json_object(path), "devices", list) if one.get("host") in names]
     if len(devices) != len(names):
         raise RecordError(f"{path}: no counters of the RDMA devices of {' and '.join(sorted(names))}")
@@ -188,15 +212,128 @@ def sender_of(folder, plan, cell, rank):
     )
 
 
-def run_of(folder, perf, plan, cell):
-    """One run's record, as results.json keeps it."""
-    start, _ = cells.slow_edge(plan.ranks)
-    probes = [probe_of(folder / f"probe-{rank}.json", rank) for rank in range(plan.ranks)]
+def resent_of(folder, probes, transport):
+    """Segments or packets that all ranks sent again, and their time-outs. Over RDMA the device sends again, and counts
+    its requests that it began anew: READs for the most part, whose answers are many packets; packets are not known."""
+    if transport == "RDMA":
+        path = folder / "fabric.json"
+        return {
+            "retransmitted": None,
+            "timeouts": sum(
+                number_at(path, one, "completer_retry_err")
+                for one in value_at(path, json_object(path), "devices", list)
+            ),
+        }
+    if transports.is_tcp(transport):
+        return {
+            "retransmitted": sum(probe["tcp"].get("Tcp.RetransSegs", 0) for probe in probes),
+            "timeouts": sum(probe["tcp"].get("TcpExt.TCPTimeouts", 0) for probe in probes),
+        }
+    stats = {path: json_object(path) for path in (folder / f"stats-{probe['rank']}.json" for probe in probes)}
     return {
-        "times_s": times_of(perf, plan, cell.transport),
-        "fabric": fabric_of(folder / "fabric.json", plan),
-        "lost_beside": lost_beside(folder / "fabric.json"),
-        "ranks": [rank_use(probe) for probe in probes],
+        "retransmitted": sum(number_at(path, one, "retransmits") for path, one in stats.items()),
+        "timeouts": sum(number_at(path, one, "retransmit_timeouts") for path, one in stats.items()),
+    }
+
+
+def slow_edge_run(folder, plan, cell, probes):
+    start, _ = slow_edge(plan.ranks)
+    return {
+        "fabric": slow_fabric(folder / "fabric.json", plan),
         "tcp": tcp_of(probes[start], plan) if transports.is_tcp(cell.transport) else None,
         "bypass": sender_of(folder, plan, cell, start),
     }
+
+
+def equal_run(folder, cell, probes):
+    path = folder / "fabric.json"
+    return {"fabric": equal_fabric(path), "resent": resent_of(folder, probes, cell.transport)}
+
+
+def analysis_of(path, steps):
+    """Of the capture: bytes, time and throughput of each event after warm-up, totals, the matrix before and in
+    training."""
+    record = of_schema(path, CAPTURE_SCHEMA)
+    listed = value_at(path, record, "captures", list)
+    if len(listed) != 1:
+        raise RecordError(f"{path}: {len(listed)} captures, not 1")
+    one = listed[0]
+    events = [event for event in value_at(path, one, "steps", list) if event.get("complete")]
+    if len(events) != steps:
+        raise RecordError(f"{path}: {len(events)} whole events between markers, not {steps}")
+    matrix = value_at(path, one, "matrix", dict)
+    return {
+        "events": [
+            {"bytes": number_at(path, event, "bytes"), "seconds": number_at(path, event, "duration_s")}
+            for event in events
+        ],
+        "total_bytes": number_at(path, one, "bytes"),
+        "total_s": number_at(path, one, "duration_s"),
+        "directions": [
+            {key: edge[key] for key in ("from", "to", "th_avg_bit_s", "per_step")}
+            for edge in value_at(path, one, "directions", list)
+        ],
+        "matrix": {
+            phase: [{key: edge[key] for key in ("from", "to", "bytes")} for edge in matrix[phase]["directions"]]
+            for phase in ("before", "training", "after")
+        },
+        "faults": one.get("faults", []),
+        "bytes_by_kind": one.get("bytes_by_kind", {}),
+    }
+
+
+def check_capture(path, fabric):
+    """RecordError where frames are not in the capture: what is counted of it would be too little."""
+    lost = (fabric.get("capture") or {}).get("lost", 0)
+    if lost:
+        raise RecordError(
+            f"{path}: {lost} frames are not in the run's capture, the disk was too slow: measure into "
+            "a folder on a faster one, with --output"
+        )
+
+
+def slowest_of(seconds, each):
+    """Of each step the rank that took longest; `seconds`: so many of each rank, one rank after another."""
+    ranks = [seconds[begin : begin + each] for begin in range(0, len(seconds), each)]
+    return [max(one) for one in zip(*ranks, strict=True)]
+
+
+def training_run(folder, plan, point, transport):
+    """Times are of the steps after warm-up."""
+    found, digests = [], set()
+    for rank in range(point.ranks):
+        path = folder / f"metrics-{rank}.jsonl"
+        rows, run = records.read_training(path, transports.kind_of(transport), 1, plan.warm_up)
+        found += [row for row in rows if not row["warm_up"]]
+        digests.add(run["sha256"])
+    if len(digests) != 1:
+        raise RecordError(f"{folder}: the ranks ended with different parameters")
+    fabric = json_object(folder / "fabric.json")
+    check_capture(folder / "fabric.json", fabric)
+    steps = steps_of(plan, point)
+    step_s, reduce_s, exposed_s = ([row[key] for row in found] for key in ("step_s", "all_reduce_s", "exposed_s"))
+    return {
+        "t_step_s": step_s,
+        "t_ar_s": reduce_s,
+        "t_exposed_s": exposed_s,
+        "step_slowest_s": slowest_of(step_s, steps - plan.warm_up),
+        "ar_slowest_s": slowest_of(reduce_s, steps - plan.warm_up),
+        "loss": statistics.mean(row["loss"] for row in found),
+        "sha256": digests.pop(),
+        "capture": analysis_of(folder / "analysis.json", steps),
+        "netem": netem_of(fabric),
+        "lost_frames": sum(sum(edge.get(key, 0) for key in LOSSES) for edge in fabric.get("edges", [])),
+    }
+
+
+def run_of(folder, plan, study, cell):
+    """One run's record, as results.json keeps it."""
+    point, path = study.variant(cell.variant), folder / "fabric.json"
+    of_one = plan.at(point)
+    probes = [probe_of(folder / f"probe-{rank}.json", rank) for rank in range(of_one.ranks)]
+    if study.workload == definition.TRAIN:
+        found = training_run(folder, plan, point, cell.transport)
+    else:
+        found = {"times_s": times_of(report_beside(folder), of_one, cell.transport)}
+        found |= slow_edge_run(folder, of_one, cell, probes) if cell.segment else equal_run(folder, cell, probes)
+    return found | {"lost_beside": lost_beside(path), "ranks": [rank_use(probe) for probe in probes]}

@@ -4,16 +4,23 @@ import csv
 import io
 
 from gloo_bypass_tools.report import records
-from gloo_bypass_tools.study import catalogue, edge_rendering, sweep_rendering, training_rendering
-from gloo_bypass_tools.study.edge_study import EdgeStudy
+from gloo_bypass_tools.study import (
+    catalogue,
+    definition,
+    edge_rendering,
+    page,
+    pictures,
+    plan,
+    sweep_rendering,
+    training_rendering,
+)
 from gloo_bypass_tools.study.measurement import SCHEMA
-from gloo_bypass_tools.study.options import kind_of
-from gloo_bypass_tools.study.sweeps import Sweep
-from gloo_bypass_tools.study.training import TrainingStudy
 from rich.text import Text
 
-# Each has render(folder, record, plan, study), csv_lines(made), show(plan, study, made, say, console).
-RENDERERS = {EdgeStudy: edge_rendering, TrainingStudy: training_rendering, Sweep: sweep_rendering}
+# Each has summarise(record, plan, study), a Summary with `targets` and csv_lines(); pictures_of(folder, record, plan,
+# study, made); words_of(record, plan, study, made, pictures), which gives the notes and the template's values; and
+# show(plan, study, made, say, console).
+LAYOUTS = {definition.EDGE: edge_rendering, definition.PUBLISHED: training_rendering, definition.SWEEP: sweep_rendering}
 
 
 def load(folder):
@@ -27,10 +34,9 @@ def load(folder):
         raise records.RecordError(f"{path}: study {record.get('study')!r} is none of {', '.join(catalogue.STUDIES)}")
     records.value_at(path, record, "runs", list)
     try:
-        plan = kind_of(study.name).plan_type.from_record(records.value_at(path, record, "plan", dict))
-    except TypeError as error:
+        return record, plan.plan_from(study, records.value_at(path, record, "plan", dict)), study
+    except (KeyError, TypeError) as error:
         raise records.RecordError(f"{path}: the plan is not whole: {error}") from error
-    return record, plan, study
 
 
 def csv_text(lines):
@@ -44,27 +50,18 @@ def csv_text(lines):
 def sample_lines(folder, record):
     """Every sample of every rank: one line each. at_s since its rank began; at_unix_s where the probe knew the
     clock."""
-    lines = []
+    lines, copied = [], ("at_s", "cpu_s", "resident_bytes", "received_bytes", "sent_bytes")
     for run in record["runs"]:
         for rank in range(len(run["ranks"])):
             path = folder.place(f"{run['folder']}/probe-{rank}.json")
             if not path.exists():
                 continue
             probe = records.json_object(path)
+            began = probe.get("began_unix_s")
             for sample in probe["samples"]:
-                began = probe.get("began_unix_s")
-                lines.append(
-                    {
-                        **run["cell"],
-                        "repeat": run["repeat"],
-                        "rank": rank,
-                        "at_unix_s": None if began is None else round(began + sample["at_s"], 3),
-                        **{
-                            key: sample[key]
-                            for key in ("at_s", "cpu_s", "resident_bytes", "received_bytes", "sent_bytes")
-                        },
-                    }
-                )
+                at_unix_s = None if began is None else round(began + sample["at_s"], 3)
+                line = {**run["cell"], "repeat": run["repeat"], "rank": rank, "at_unix_s": at_unix_s}
+                lines.append(line | {key: sample[key] for key in copied})
     return lines
 
 
@@ -79,31 +76,32 @@ def event_lines(record):
 
 
 def write_csv(folder, record, summary):
-    for name, lines in (
-        ("summary.csv", summary),
-        ("samples.csv", sample_lines(folder, record)),
-        ("events.csv", event_lines(record)),
-    ):
+    samples, events = sample_lines(folder, record), event_lines(record)
+    for name, lines in (("summary.csv", summary), ("samples.csv", samples), ("events.csv", events)):
         if lines:
             folder.write_text(name, csv_text(lines))
 
 
 def render(folder):
-    """Writes CSV files, plots and the page. Returns (record, plan, study, Summary of its kind)."""
-    record, plan, study = load(folder)
-    renderer = RENDERERS[type(study)]
-    made = renderer.render(folder, record, plan, study)
-    write_csv(folder, record, renderer.csv_lines(made))
-    return record, plan, study, made
+    """Writes CSV files, plots and the page. Returns (record, plan, study, Summary of its layout)."""
+    record, planned, study = load(folder)
+    layout = LAYOUTS[study.layout]
+    made = layout.summarise(record, planned, study)
+    drawn = layout.pictures_of(folder, record, planned, study, made)
+    pictures.write(folder, drawn)
+    notes, values = layout.words_of(record, planned, study, made, drawn)
+    folder.write_text("index.html", page.html_of(record, planned, study, notes, made=made, **values))
+    write_csv(folder, record, made.csv_lines())
+    return record, planned, study, made
 
 
-def show(record, plan, study, made, console):
+def show(record, planned, study, made, console):
     """The tables on the terminal."""
 
     def say(text, style=""):
         console.print(Text(text), style=style, soft_wrap=True)
 
-    RENDERERS[type(study)].show(plan, study, made, say, console)
+    LAYOUTS[study.layout].show(planned, study, made, say, console)
     for target in made.targets:
         style = {True: "green", False: "red", None: "yellow"}[target.met]
         verdict = {True: ": reached", False: ": not reached", None: ""}[target.met]

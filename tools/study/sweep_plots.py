@@ -91,25 +91,18 @@ def finish(axes, theme, study, quantity, places, values):
         labelcolor=theme.ink,
         handlelength=3.2,
     )
-    titled(
-        axes,
-        theme,
-        quantity.label[0].upper() + quantity.label[1:],
-        "median, whiskers to the extremes; fine dots: the model",
-    )
+    titled(axes, theme, quantity.heading, "median, whiskers to the extremes; fine dots: the model")
 
 
 def all_of(rows, plan, study):
-    """A quantity each, by its key."""
-    return {
-        key: in_both(
-            key,
-            key.replace("_", "-"),
-            f"{sweep_tables.QUANTITIES[key].label} over {study.axis}, a line for each transport; the table "
-            "has the same "
-            "figures.",
-            lambda theme, key=key: quantity_plot(rows, key, plan, study, theme),
-        )
-        for key in study.quantities
-        if any(row.key == key for row in rows)
-    }
+    """A quantity each, in a section of its own."""
+    found = []
+    for key in (one for one in study.quantities if any(row.key == one for row in rows)):
+        alt = f"{sweep_tables.QUANTITIES[key].label} over {study.axis}, a line for each transport; the table has the "
+        alt += "same figures."
+
+        def draw(theme):
+            return quantity_plot(rows, key, plan, study, theme)
+
+        found.append(in_both(key, key.replace("_", "-"), alt, draw))
+    return found

@@ -1,28 +1,30 @@
-"""From a sweep's folder to its tables, plots and page; rendering.py calls it."""
+"""What a sweep's page shows, and its tables on the terminal; see rendering.py."""
 
 from dataclasses import dataclass
 
 from gloo_bypass_tools.model import output
-from gloo_bypass_tools.report import machine, wording
+from gloo_bypass_tools.report import wording
 from gloo_bypass_tools.study import (
-    columns,
+    definition,
     page,
     pictures,
     sweep_plots,
     sweep_tables,
-    sweeps,
-    training,
     training_pictures,
     training_rendering,
     training_tables,
     transports,
 )
+from gloo_bypass_tools.study.plan import steps_of
 
 
 @dataclass(frozen=True)
 class Summary:
     rows: list
     targets: list
+
+    def csv_lines(self):
+        return sweep_tables.csv_lines(self.rows)
 
 
 def cores_of(record):
@@ -32,23 +34,21 @@ def cores_of(record):
 
 def summarise(record, plan, study):
     rows = sweep_tables.rows_of(plan, study, record["runs"], cores_of(record))
-    return Summary(rows, sweep_tables.targets_of(plan, study, record["runs"], rows))
+    return Summary(rows, sweep_tables.targets_of(plan, study, record["runs"]))
 
 
-def notes(record, plan, study):
+def notes_of(record, plan, study):
     """What was measured and how, a paragraph each."""
-    trained, steps = study.workload == sweeps.TRAIN, ""
-    if trained:
-        steps = ", ".join(dict.fromkeys(str(training.steps_of(plan, study.variant(name))) for name in plan.variants))
+    trained = study.workload == definition.TRAIN
+    steps = [steps_of(plan, study.variant(name)) if trained else 0 for name in plan.variants]
     return page.notes(
-        "sweep_notes.txt.j2",
         record,
         plan,
         study,
         trained=trained,
-        steps=steps,
+        steps=", ".join(dict.fromkeys(map(str, steps))),
         cores=cores_of(record),
-        models=training_rendering.models_of(plan, plan.transports) if trained else "",
+        models=training_rendering.models_of(plan, plan.transports),
         ways=sweep_tables.ways_of(record["runs"]),
     )
 
@@ -60,96 +60,54 @@ def figure_text(figure):
     return wording.number(figure.median) + spread
 
 
-def sections_of(plan, study, rows):
-    """(key, heading, unit, rows) of each quantity that was measured."""
-    found = []
-    for key in study.quantities:
-        of_key = [row for row in rows if row.key == key]
-        if of_key:
-            quantity = sweep_tables.QUANTITIES[key]
-            found.append((key, quantity.label[0].upper() + quantity.label[1:], quantity.unit, of_key))
-    return found
+def sections_of(study, rows):
+    """(key, Quantity, rows) of each quantity that was measured."""
+    by_key = {key: [row for row in rows if row.key == key] for key in study.quantities}
+    return [(key, sweep_tables.QUANTITIES[key], of_key) for key, of_key in by_key.items() if of_key]
 
 
-def pictures_of_runs(folder, record, plan, study):
-    """What every study of training shows of its runs; of all-reduces the ranks of one point, since all are alike."""
-    if study.workload == sweeps.TRAIN:
-        return training_pictures.all_of(
-            folder, record, plan, study, training_tables.flows_of(plan, study, record["runs"])
-        )
-    measured = [name for name in plan.variants if any(run["cell"]["variant"] == name for run in record["runs"])]
-    shown = [study.base] if study.base in measured else measured[:1]
-    return list(
-        training_pictures.variant_pictures(plan, shown, training_pictures.traces_of(folder, plan, record["runs"]), {})
-    )
+def pictures_of(folder, record, plan, study, made):
+    """Of the quantities, then what every study of training shows of its runs; of all-reduces the ranks of one point,
+    since all are alike."""
+    found, runs = sweep_plots.all_of(made.rows, plan, study), record["runs"]
+    if study.workload == definition.TRAIN:
+        flows = training_tables.flows_of(plan, study, runs)
+        return found + training_pictures.all_of(folder, record, plan, study, flows)
+    measured = [name for name in plan.variants if any(run["cell"]["variant"] == name for run in runs)]
+    shown, by_run = [study.base] if study.base in measured else measured[:1], pictures.traces_of(folder, runs)
+    return found + [one for name in shown for one in pictures.of_ranks(by_run, name, name, plan.transports)]
 
 
-def render(folder, record, plan, study):
-    """Writes the plots and the page; returns the Summary."""
-    made = summarise(record, plan, study)
-    by_quantity = sweep_plots.all_of(made.rows, plan, study)
-    of_runs = pictures_of_runs(folder, record, plan, study)
-    pictures.write(folder, [*by_quantity.values(), *of_runs])
-    environment = page.environment_with(heading=lambda one: transports.heading(plan, one))
-    folder.write_text(
-        "index.html",
-        environment.get_template("sweep.html.j2").render(
-            record=record,
-            plan=plan,
-            study=study,
-            made=made,
-            quantities=sections_of(plan, study, made.rows),
-            pictures={key: one.as_shown() for key, one in by_quantity.items()},
-            sections=list(training_rendering.sections_of(of_runs)),
-            absent=columns.absent_of(record, plan),
-            notes=notes(record, plan, study) if made.rows else [],
-            source=page.SOURCE,
-            has_series=any(study.variant(name).series for name in plan.variants),
-            against=sweep_tables.against,
-            compared=transports.compared(plan),
-            machine_lines=page.machine_lines(record),
-            machine=machine.in_words(record["machine"]),
-        ),
-    )
-    return made
+def words_of(record, plan, study, made, drawn):
+    return notes_of(record, plan, study) if made.rows else [], {
+        "quantities": sections_of(study, made.rows),
+        "pictures": {one.section: one.as_shown() for one in drawn},
+        "sections": training_pictures.sections_of(drawn),
+        "has_series": any(study.variant(name).series for name in plan.variants),
+    }
 
 
 def section_table(plan, study, rows):
     published, modelled = any(row.published is not None for row in rows), any(row.modelled for row in rows)
-    table = output.table(
-        "",
-        f"<{study.axis}",
-        *(["published"] if published else []),
-        *[
-            column
-            for one in plan.transports
-            for column in ((transports.heading(plan, one), "model") if modelled else (transports.heading(plan, one),))
-        ],
-    )
+    columns = [f"<{study.axis}", *(["published"] if published else [])]
+    for transport in plan.transports:
+        columns += [transports.heading(plan, transport), *(["model"] if modelled else [])]
+    table = output.table("", *columns)
+
+    def text(value):
+        return "-" if value is None else wording.number(value)
+
     for row in rows:
-        point = row.point
-        cells = [
-            f"{point.series} {point.label}".strip(),
-            *(["-" if row.published is None else wording.number(row.published)] if published else []),
-        ]
-        for transport in plan.transports:
-            figure = row.figures.get(transport)
-            cells.append(figure_text(figure))
-            if modelled:
-                cells.append("-" if figure is None or figure.model is None else wording.number(figure.model))
+        cells = [f"{row.point.series} {row.point.label}".strip(), *([text(row.published)] if published else [])]
+        for figure in map(row.figures.get, plan.transports):
+            cells += [figure_text(figure), *([text(figure and figure.model)] if modelled else [])]
         output.add_row(table, *cells)
     return table
 
 
-def csv_lines(made):
-    return sweep_tables.csv_lines(made.rows)
-
-
 def show(plan, study, made, say, console):
-    for _, heading, unit, rows in sections_of(plan, study, made.rows):
-        say(f"\n{heading}{f', {unit}' if unit else ''}", "bold")
-        table = section_table(plan, study, rows)
-        table.title = None
-        console.print(table)
+    for _, quantity, rows in sections_of(study, made.rows):
+        say(f"\n{quantity.heading}{f', {quantity.unit}' if quantity.unit else ''}", "bold")
+        console.print(section_table(plan, study, rows))
     if made.rows:
         say(f"\nmedians, in brackets the extremes; model: {study.model_about}", "dim")

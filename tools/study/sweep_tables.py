@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from gloo_bypass_tools.model import ring
 from gloo_bypass_tools.report import measurements
-from gloo_bypass_tools.study import sweep_prediction, sweeps, training_tables
-from gloo_bypass_tools.study.tables import Target
+from gloo_bypass_tools.study import definition, training_prediction, training_tables
+from gloo_bypass_tools.study.tables import Target, quotient, runs_of
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Quantity:
     per_unit: float
     samples: object
     logarithmic: bool = False
+
+    @property
+    def heading(self):
+        return self.label[0].upper() + self.label[1:]
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Figure:
 
     @property
     def ratio(self):
-        return self.median / self.model if self.model else None
+        return quotient(self.median, self.model)
 
 
 @dataclass(frozen=True)
@@ -46,13 +50,18 @@ class Row:
     """A quantity at a point; `figures` by transport. `published`: in its unit, of TCP; None where there is none."""
 
     key: str
-    point: sweeps.Point
+    point: definition.Point
     figures: dict
     published: float | None
 
     @property
     def modelled(self):
         return any(one.model is not None for one in self.figures.values())
+
+    def against(self, transport, baseline):
+        """How many times the other transport's figure this one's is."""
+        one, other = self.figures.get(transport), self.figures.get(baseline)
+        return quotient(one.median, other.median) if one and other else None
 
 
 def times_down(run, plan, point):
@@ -70,66 +79,58 @@ def lost_times(run, plan, point):
     return [one - usual for one in reduces[:times]] if 2 * times < len(reduces) else []
 
 
-def repeated_bytes(run):
-    return sum(value for name, value in run["capture"]["bytes_by_kind"].items() if name.endswith("_repeated"))
-
-
 def bus_bandwidth(run, plan, point):
     return [ring.rank_bytes(point.ranks, point.bytes or plan.bytes) / one for one in run["times_s"]]
 
 
+def sent_again(run, _plan, _point):
+    again = run["resent"]["retransmitted"]
+    return [] if again is None else [again / max(1, run["fabric"]["offered"])]
+
+
+def samples_per_s(run, _plan, point):
+    return [point.ranks * point.batch / one for one in run["step_slowest_s"]]
+
+
+def computing(run, _plan, _point):
+    return [1 - visible / step for visible, step in zip(run["t_exposed_s"], run["t_step_s"]) if step > 0]
+
+
+def each_time(value):
+    """`value(run)` for each time that the link was down."""
+    return lambda run, plan, point: [value(run) / times_down(run, plan, point)]
+
+
 def straggler_use(run, _plan, _point):
-    found = next((rank["cpu_percent"] for rank in run["ranks"] if rank["rank"] == sweeps.STRAGGLER), None)
+    found = next((rank["cpu_percent"] for rank in run["ranks"] if rank["rank"] == definition.STRAGGLER), None)
     return [] if found is None else [found / 100]
 
 
+def of_run(key):
+    return lambda run, plan, point: run[key]
+
+
 QUANTITIES = {
-    "time": Quantity("time of the all-reduce", "s", 1.0, lambda run, plan, point: run["times_s"], logarithmic=True),
+    "time": Quantity("time of the all-reduce", "s", 1.0, of_run("times_s"), logarithmic=True),
     "busbw": Quantity("bus bandwidth, 2(N-1)/N S / time", "MB/s", 1e6, bus_bandwidth, logarithmic=True),
-    "sent_again": Quantity(
-        "frames sent again, of all that entered the fabric",
-        "%",
-        0.01,
-        lambda run, plan, point: []
-        if run["resent"]["retransmitted"] is None
-        else [run["resent"]["retransmitted"] / max(1, run["fabric"]["offered"])],
-    ),
+    "sent_again": Quantity("frames sent again, of all that entered the fabric", "%", 0.01, sent_again),
     "timeouts": Quantity(
         "time-outs, of all ranks in a run", "", 1.0, lambda run, plan, point: [run["resent"]["timeouts"]]
     ),
-    "t_step": Quantity("T_step, a step", "s", 1.0, lambda run, plan, point: run["t_step_s"]),
-    "t_ar": Quantity(
-        "T_ar, first bucket handed over to last one done", "s", 1.0, lambda run, plan, point: run["t_ar_s"]
-    ),
-    "t_exposed": Quantity("of it not hidden behind backward", "s", 1.0, lambda run, plan, point: run["t_exposed_s"]),
+    "t_step": Quantity("T_step, a step", "s", 1.0, of_run("t_step_s")),
+    "t_ar": Quantity("T_ar, first bucket handed over to last one done", "s", 1.0, of_run("t_ar_s")),
+    "t_exposed": Quantity("of it not hidden behind backward", "s", 1.0, of_run("t_exposed_s")),
     "bytes_per_event": Quantity(
-        "bytes of an event", "MB", 1e6, lambda run, plan, point: [event["bytes"] for event in run["capture"]["events"]]
+        "bytes of an event", "MB", 1e6, lambda run, plan, point: training_tables.SAMPLES["bytes_per_event"](run)
     ),
-    "samples_per_s": Quantity(
-        "samples a second, all ranks",
-        "1/s",
-        1.0,
-        lambda run, plan, point: [point.ranks * point.batch / one for one in run["step_slowest_s"]],
-    ),
+    "samples_per_s": Quantity("samples a second, all ranks", "1/s", 1.0, samples_per_s),
     "efficiency": Quantity("samples a second and rank, against the first point", "%", 0.01, None),
     "computing": Quantity(
-        "T_c / (T_c + T_r), the share of a step besides what is visible of the all-reduce",
-        "%",
-        0.01,
-        lambda run, plan, point: [
-            1 - visible / step for visible, step in zip(run["t_exposed_s"], run["t_step_s"]) if step > 0
-        ],
+        "T_c / (T_c + T_r), the share of a step besides what is visible of the all-reduce", "%", 0.01, computing
     ),
     "lost_time": Quantity("time lost each time the link was down", "s", 1.0, lost_times, logarithmic=True),
-    "repeated_bytes": Quantity(
-        "bytes sent again each time",
-        "kB",
-        1e3,
-        lambda run, plan, point: [repeated_bytes(run) / times_down(run, plan, point)],
-    ),
-    "lost_frames": Quantity(
-        "frames lost each time", "", 1.0, lambda run, plan, point: [run["lost_frames"] / times_down(run, plan, point)]
-    ),
+    "repeated_bytes": Quantity("bytes sent again each time", "kB", 1e3, each_time(training_tables.repeated_bytes)),
+    "lost_frames": Quantity("frames lost each time", "", 1.0, each_time(lambda run: run["lost_frames"])),
     "cpu": Quantity("processor of the second rank", "% of a core", 0.01, straggler_use),
 }
 # The model of these starts from the base's.
@@ -138,32 +139,26 @@ BASE_KEYS = ("t_step", "t_ar", "t_exposed", "cpu", "samples_per_s")
 
 def base_of(plan, study, record_runs, transport):
     """Medians of the base point over this transport, in seconds and shares; empty where it was not measured."""
-    runs = training_tables.runs_of(record_runs, study.base, transport)
-    if study.workload != sweeps.TRAIN or not runs:
+    runs, point = runs_of(record_runs, study.base, transport), study.variant(study.base)
+    if study.workload != definition.TRAIN:
         return {}
-    point = study.variant(study.base)
-    found = {key: [one for run in runs for one in QUANTITIES[key].samples(run, plan, point)] for key in BASE_KEYS}
+    found = {key: samples_of(plan, study, point, key, runs, {}) for key in BASE_KEYS}
     return {key: statistics.median(samples) for key, samples in found.items() if samples}
 
 
-def against(row, transport, baseline):
-    """How many times the other transport's figure this one's is."""
-    one, other = row.figures.get(transport), row.figures.get(baseline)
-    return one.median / other.median if one and other and other.median else None
+def model_of(plan, study, point, transport, key, base, cores):
+    """In seconds, bytes, shares; None where no model is. A study's own file leaves bytes to all of training."""
+    if study.workload == definition.TRAIN and key == "bytes_per_event":
+        return training_prediction.event_bytes(plan, point, transport).frames
+    return study.predicted(definition.Asked(plan, study, point, transport, key, base, cores))
 
 
 def figure_of(key, samples, runs, model):
     if not samples:
         return None
     unit = QUANTITIES[key].per_unit
-    return Figure(
-        statistics.median(samples) / unit,
-        min(samples) / unit,
-        max(samples) / unit,
-        len(samples),
-        runs,
-        None if model is None else model / unit,
-    )
+    figures = (function(samples) / unit for function in (statistics.median, min, max))
+    return Figure(*figures, len(samples), runs, None if model is None else model / unit)
 
 
 def samples_of(plan, study, point, key, runs, base):
@@ -183,52 +178,37 @@ def rows_of(plan, study, record_runs, cores):
     for key in study.quantities:
         for point in (study.variant(name) for name in plan.variants):
             figures = {}
-            for transport in plan.transports:
-                runs = training_tables.runs_of(record_runs, point.name, transport)
-                model = sweep_prediction.value_of(plan, study, point, transport, key, bases[transport], cores)
-                made = figure_of(key, samples_of(plan, study, point, key, runs, bases[transport]), len(runs), model)
-                if made is not None:
-                    figures[transport] = made
-            if figures:
-                rows.append(Row(key, point, figures, published_of(plan, study, point, key)))
+            for transport, base in bases.items():
+                runs = runs_of(record_runs, point.name, transport)
+                model = model_of(plan, study, point, transport, key, base, cores)
+                figures[transport] = figure_of(key, samples_of(plan, study, point, key, runs, base), len(runs), model)
+            measured = {transport: one for transport, one in figures.items() if one is not None}
+            if measured:
+                rows.append(Row(key, point, measured, published_of(plan, study, point, key)))
     return rows
 
 
 def published_of(plan, study, point, key):
     """The published median of this point, whatever the table."""
-    if not point.published or study.workload != sweeps.TRAIN or not training_tables.published_transports(plan):
+    if not point.published or study.workload != definition.TRAIN or not training_tables.published_transports(plan):
         return None
-    found = next(
-        (
-            one
-            for one in measurements.read()
-            if (one.study, one.variant, one.metric, one.statistic) == (*point.published, key, "median")
-        ),
-        None,
-    )
-    return None if found is None else found.base / QUANTITIES[key].per_unit
+    wanted = (*point.published, key, "median")
+    figures = (one for one in measurements.read() if one.key[1:] == wanted)
+    return next((one.base / QUANTITIES[key].per_unit for one in figures), None)
 
 
-def targets_of(plan, study, record_runs, rows):
+def targets_of(plan, study, record_runs):
     """What must not depend on what is swept, and bytes of an event against 2(N-1) S and headers."""
     found = []
     # Another machine's processor and model give other parameters.
     for place in ("", " in the guest"):
-        digests = [
-            run["sha256"]
-            for run in record_runs
-            if "sha256" in run and (run["cell"]["transport"] in plan.guest) == bool(place)
-        ]
+        there = [run for run in record_runs if (run["cell"]["transport"] in plan.guest) == bool(place)]
+        digests = [run["sha256"] for run in there if "sha256" in run]
         if study.same_bits and len(digests) > 1:
-            same = len(set(digests)) == 1
-            found.append(
-                Target(
-                    f"parameters at the end, {len(digests)} runs{place}",
-                    "bit for bit the same in all",
-                    "the same" if same else f"{len(set(digests))} different ones",
-                    same,
-                )
-            )
+            others = len(set(digests))
+            label, measured = f"parameters at the end, {len(digests)} runs{place}", f"{others} different ones"
+            same = others == 1
+            found.append(Target(label, "bit for bit the same in all", "the same" if same else measured, same))
     if "bytes_per_event" in study.quantities:
         found += training_tables.byte_targets(plan, study, record_runs)
     return found
@@ -247,12 +227,7 @@ def csv_lines(rows):
             "point": row.point.name,
             "series": row.point.series,
             "transport": transport,
-            "median": one.median,
-            "low": one.low,
-            "high": one.high,
-            "samples": one.samples,
-            "runs": one.runs,
-            "model": one.model,
+            **vars(one),
             "published": row.published,
         }
         for row in rows

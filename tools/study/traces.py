@@ -13,7 +13,6 @@ from gloo_bypass_tools.study import reading, training_tables
 
 # Points of a line: more than a picture shows only make it slow to draw.
 MOST_POINTS = 240
-CAPTURE_SCHEMA = "gloo-bypass/capture/1"
 
 
 @dataclass(frozen=True)
@@ -108,8 +107,8 @@ def capture_of(path):
         return None
     record = json_object(path)
     listed = value_at(path, record, "captures", list)
-    if record.get("schema") != CAPTURE_SCHEMA or len(listed) != 1:
-        raise RecordError(f"{path}: not one capture of schema {CAPTURE_SCHEMA!r}")
+    if record.get("schema") != reading.CAPTURE_SCHEMA or len(listed) != 1:
+        raise RecordError(f"{path}: not one capture of schema {reading.CAPTURE_SCHEMA!r}")
     return listed[0]
 
 

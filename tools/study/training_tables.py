@@ -1,5 +1,4 @@
-"""Runs of training to the published tables: each figure as published, as measured over each transport, and by model.
-Pure.
+"""The published tables of training: each figure as published, as measured over each transport, and by model. Pure.
 
 A published figure is computed from our capture and metrics by the same definition: medians and extremes over all events
 of all runs, sums of an epoch from the mean of the runs. Where a run is not a whole epoch, sums and counts say nothing
@@ -9,10 +8,10 @@ and are left out.
 import statistics
 from dataclasses import dataclass
 
-from gloo_bypass_tools.common.samples import quantile
 from gloo_bypass_tools.report import measurements
-from gloo_bypass_tools.study import edge_study, training, training_prediction, transports
-from gloo_bypass_tools.study.tables import Target
+from gloo_bypass_tools.study import definition, training_prediction, transports
+from gloo_bypass_tools.study.plan import steps_of
+from gloo_bypass_tools.study.tables import STATISTICS, Target, median, quotient, runs_of
 
 
 @dataclass(frozen=True)
@@ -30,214 +29,160 @@ class Row:
     model: dict
 
 
-STATISTICS = {
-    "min": min,
-    "max": max,
-    "median": statistics.median,
-    "p25": lambda values: quantile(values, 0.25),
-    "p75": lambda values: quantile(values, 0.75),
-    "mean": statistics.mean,
-    "sum": statistics.mean,
-    "count": statistics.mean,
-    "epoch-mean": statistics.mean,
-    "mean-below": statistics.mean,
-    "level": statistics.median,
+# Of what has nothing published beside it: the events' and the steps' medians. Metric -> unit.
+OWN_FIGURES = {"bytes_per_event": "MB", "event_duration": "s", "t_step": "s", "t_ar": "s", "oh_ar": "%"}
+# Metric -> its samples of one run, in bytes, seconds, bit/s, shares.
+SAMPLES = {
+    "cpu_utilization": lambda run: [rank["cpu_percent"] / 100 for rank in run.get("ranks", ())],
+    "memory": lambda run: [rank["peak_bytes"] for rank in run.get("ranks", ())],
+    "bytes_per_event": lambda run: [event["bytes"] for event in run["capture"]["events"]],
+    "event_duration": lambda run: [event["seconds"] for event in run["capture"]["events"]],
+    "th_peak": lambda run: [8 * event["bytes"] / event["seconds"] for event in run["capture"]["events"]],
+    "th_avg_overall": lambda run: [8 * run["capture"]["total_bytes"] / run["capture"]["total_s"]],
+    "t_step": lambda run: run["t_step_s"],
+    "t_ar": lambda run: run["t_ar_s"],
+    "oh_ar": lambda run: [reduce_s / step_s for step_s, reduce_s in zip(run["t_step_s"], run["t_ar_s"])],
+}
+# The same of what only a whole epoch has.
+EPOCH_SAMPLES = {
+    "allreduce_events": lambda run: [len(run["capture"]["events"])],
+    "total_bytes": lambda run: [run["capture"]["total_bytes"]],
+    "total_duration": lambda run: [run["capture"]["total_s"]],
+    "tx_bytes": lambda run: [run["capture"]["total_bytes"] / len(run["ranks"])] if run.get("ranks") else [],
+    "train_loss": lambda run: [run["loss"]],
 }
 
 
-def samples_of(metric, runs, whole_epoch):
-    """The samples that a figure is taken of, in bytes, seconds, bit/s, shares; empty where it was not measured."""
-    events = [event for run in runs for event in run["capture"]["events"]]
-    steps = [(step, reduce) for run in runs for step, reduce in zip(run["t_step_s"], run["t_ar_s"])]
-    if metric == "allreduce_events":
-        return [len(run["capture"]["events"]) for run in runs] if whole_epoch else []
-    if metric in ("total_bytes", "total_duration"):
-        return (
-            [run["capture"]["total_bytes" if metric == "total_bytes" else "total_s"] for run in runs]
-            if whole_epoch
-            else []
-        )
-    ranks = [rank for run in runs for rank in run.get("ranks", ())]
-    if metric == "tx_bytes":
-        return (
-            [run["capture"]["total_bytes"] / len(run["ranks"]) for run in runs if run.get("ranks")]
-            if whole_epoch
-            else []
-        )
-    found = {
-        "cpu_utilization": lambda: [rank["cpu_percent"] / 100 for rank in ranks],
-        "memory": lambda: [rank["peak_bytes"] for rank in ranks],
-        "bytes_per_event": lambda: [event["bytes"] for event in events],
-        "event_duration": lambda: [event["seconds"] for event in events],
-        "th_peak": lambda: [8 * event["bytes"] / event["seconds"] for event in events],
-        "th_avg_overall": lambda: [8 * run["capture"]["total_bytes"] / run["capture"]["total_s"] for run in runs],
-        "t_step": lambda: [step for step, _ in steps],
-        "t_ar": lambda: [reduce for _, reduce in steps],
-        "oh_ar": lambda: [reduce / step for step, reduce in steps],
-        "train_loss": lambda: [run["loss"] for run in runs] if whole_epoch else [],
-    }.get(metric)
-    return found() if found else []
+def samples_of(metric, runs, whole_epoch=False):
+    """The samples that a figure is taken of; empty where it was not measured."""
+    known = SAMPLES | EPOCH_SAMPLES if whole_epoch else SAMPLES
+    return [sample for run in runs for sample in known[metric](run)] if metric in known else []
 
 
-# Of what has nothing published beside it: the events' and the steps' medians. Metric -> unit.
-OWN_FIGURES = {"bytes_per_event": "MB", "event_duration": "s", "t_step": "s", "t_ar": "s", "oh_ar": "%"}
+def is_whole(plan, point):
+    return steps_of(plan, point) == point.epoch_steps
 
 
-def runs_of(record_runs, variant, transport):
-    return [run for run in record_runs if run["cell"] == {"variant": variant, "transport": transport}]
-
-
-def base_of(record_runs, transport):
-    """Of the run without limit, whose times are the processor's."""
-    runs = runs_of(record_runs, edge_study.BASE, transport)
-    return training_prediction.Base(
-        *(
-            statistics.median(samples) if (samples := samples_of(metric, runs, False)) else None
-            for metric in ("t_ar", "t_step", "event_duration")
-        )
-    )
-
-
-def sample_of(plan, variant, metric, statistic, transport, record_runs):
+def sample_of(plan, point, metric, statistic, transport, record_runs):
     """In bytes, seconds, bit/s, shares; None where it was not measured."""
-    whole = training.steps_of(plan, variant) == variant.epoch_steps
-    samples = samples_of(metric, runs_of(record_runs, variant.name, transport), whole)
+    samples = samples_of(metric, runs_of(record_runs, point.name, transport), is_whole(plan, point))
     return STATISTICS[statistic](samples) if samples else None
 
 
-def ratio_of(value, variant, first):
-    """`value`(variant) over `value`(first); None where one is unknown."""
-    top, bottom = value(variant), value(first)
-    return top / bottom if top is not None and bottom else None
-
-
-def model_of(plan, variant, metric, statistic, transport, record_runs):
+def model_of(plan, point, metric, statistic, transport, record_runs):
     """Bytes of an event, and over one slow edge the medians of times: others are the processor's."""
     if metric == "bytes_per_event":
-        return training.event_bytes(plan, variant, transport).frames
+        return training_prediction.event_bytes(plan, point, transport).frames
     if statistic != "median":
         return None
-    return training_prediction.time_of(plan, variant, transport, metric, base_of(record_runs, transport))
+    runs = runs_of(record_runs, definition.BASE, transport)  # without limit, so that their times are the processor's
+    found = {key: median(samples_of(key, runs)) for key in ("t_ar", "t_step", "event_duration")}
+    base = {key: value for key, value in found.items() if value is not None}
+    return training_prediction.time_of(plan, point, transport, metric, base)
 
 
 def published_transports(plan):
     """Those that trained the published model."""
-    return tuple(one for one in plan.transports if plan.model_over(one) == training.MODEL)
+    return tuple(one for one in plan.transports if plan.model_over(one) == definition.MODEL)
+
+
+def row_of(figure, variant, by_transport):
+    """None where nothing was measured. `by_transport`: transport -> (measured, model), in bytes, seconds, ..."""
+    measured, model = (
+        {
+            transport: pair[side] / measurements.UNITS[figure.unit]
+            for transport, pair in by_transport.items()
+            if pair[side] is not None
+        }
+        for side in (0, 1)
+    )
+    row = Row(figure.table, variant, figure.metric, figure.statistic, figure.unit, figure.value, measured, model)
+    return row if measured else None
+
+
+def value_or_ratio(value, figure, at, first):
+    """value(at); of a figure that is a ratio, over value(first)."""
+    return quotient(value(at), value(first())) if figure.metric.endswith(measurements.RATIO) else value(at)
 
 
 def rows_of(plan, study, record_runs):
     """Of the transports that trained the published model, figure by figure."""
     if not published_transports(plan):
         return []
-    if study.flows:
-        return flow_rows(plan, study, record_runs)
-    rows = []
-    for figure in measurements.read():
-        if figure.study != study.published_name or figure.variant not in plan.variants:
-            continue
-        variant, metric = study.variant(figure.variant), figure.metric.removesuffix(measurements.RATIO)
-        measured, model = {}, {}
-        for transport in published_transports(plan):
-            for found, source in ((measured, sample_of), (model, model_of)):
-
-                def value(one):
-                    return source(plan, one, metric, figure.statistic, transport, record_runs)
-
-                made = (
-                    value(variant)
-                    if metric == figure.metric
-                    else ratio_of(value, variant, study.variant(measurements.FIRST[figure.study]))
-                )
-                if made is not None:
-                    found[transport] = made / measurements.UNITS[figure.unit]
-        if measured:
-            rows.append(
-                Row(
-                    figure.table,
-                    figure.variant,
-                    figure.metric,
-                    figure.statistic,
-                    figure.unit,
-                    figure.value,
-                    measured,
-                    model,
-                )
-            )
-    return rows
+    figure_row = flow_row if study.flows else variant_row
+    rows = (figure_row(plan, study, record_runs, figure) for figure in measurements.read())
+    return [row for row in rows if row is not None]
 
 
-def is_published(study, variant):
+def variant_row(plan, study, record_runs, figure):
+    if figure.study != study.published_name or figure.variant not in plan.variants:
+        return None
+    point, metric = study.variant(figure.variant), figure.metric.removesuffix(measurements.RATIO)
+
+    def of(source, transport):
+        return value_or_ratio(
+            lambda one: source(plan, one, metric, figure.statistic, transport, record_runs),
+            figure,
+            point,
+            lambda: study.variant(measurements.FIRST[figure.study]),
+        )
+
+    found = {one: (of(sample_of, one), of(model_of, one)) for one in published_transports(plan)}
+    return row_of(figure, figure.variant, found)
+
+
+def flow_row(plan, study, record_runs, figure):
+    """Of a figure whose variant is a direction, as 0->3 or rank0->rank1."""
+    name = dict(study.flows).get(figure.study)
+    if name not in plan.variants:
+        return None
+    point, ends, metric = study.variant(name), ends_of(figure.variant), figure.metric.removesuffix(measurements.RATIO)
+
+    def first():
+        return ends_of(measurements.FIRST[figure.study])
+
+    def measured(transport, ends):
+        runs, whole = runs_of(record_runs, name, transport), is_whole(plan, point)
+        values = [flow_figure(run, *ends, metric, figure.statistic, whole) for run in runs]
+        known = [value for value in values if value is not None]
+        return STATISTICS[figure.statistic](known) if known else None
+
+    def model(transport, ends):
+        return training_prediction.event_bytes(plan, point, transport).on_edge(point.ranks, *ends)
+
+    found = {
+        one: (
+            value_or_ratio(lambda ends: measured(one, ends), figure, ends, first),
+            value_or_ratio(lambda ends: model(one, ends), figure, ends, first) if metric == "bytes_per_event" else None,
+        )
+        for one in published_transports(plan)
+    }
+    return row_of(figure, f"{name}, r{ends[0]}->r{ends[1]}", found)
+
+
+def is_published(study, point):
     return bool(study.flows) or any(
-        figure.study == study.published_name and figure.variant == variant.name for figure in measurements.read()
+        figure.study == study.published_name and figure.variant == point.name for figure in measurements.read()
     )
 
 
 def own_rows(plan, study, record_runs):
     """Of the transports that trained another model, and of variants of which nothing was published."""
     rows = []
-    for variant in (study.variant(name) for name in plan.variants):
-        published = published_transports(plan) if is_published(study, variant) else ()
+    for point in (study.variant(name) for name in plan.variants):
+        published = published_transports(plan) if is_published(study, point) else ()
         listed = [one for one in plan.transports if one not in published]
-        for metric, name in OWN_FIGURES.items():
-            unit, measured, model = measurements.UNITS[name], {}, {}
-            for transport in listed:
-                samples = samples_of(metric, runs_of(record_runs, variant.name, transport), False)
-                if samples:
-                    measured[transport] = statistics.median(samples) / unit
-                made = model_of(plan, variant, metric, "median", transport, record_runs)
-                if made is not None:
-                    model[transport] = made / unit
-            if measured:
-                rows.append(Row("", variant.name, metric, "median", name, None, measured, model))
-    return rows
-
-
-def flow_rows(plan, study, record_runs):
-    """Of figures whose variant is a direction, as 0->3 or rank0->rank1."""
-    owners, rows = dict(study.flows), []
-    for figure in measurements.read():
-        name = owners.get(figure.study)
-        if name not in plan.variants:
-            continue
-        variant, (start, end) = study.variant(name), ends_of(figure.variant)
-        whole, unit = training.steps_of(plan, variant) == variant.epoch_steps, measurements.UNITS[figure.unit]
-        metric, measured, model = figure.metric.removesuffix(measurements.RATIO), {}, {}
-        for transport in published_transports(plan):
-
-            def value(ends):
-                values = [
-                    one
-                    for run in runs_of(record_runs, name, transport)
-                    if (one := flow_figure(run, *ends, metric, figure.statistic, whole)) is not None
-                ]
-                return STATISTICS[figure.statistic](values) if values else None
-
-            def made(ends):
-                return training.event_bytes(plan, variant, transport).on_edge(variant.ranks, *ends)
-
-            if metric != figure.metric:
-                first = ends_of(measurements.FIRST[figure.study])
-                found, expected = ratio_of(value, (start, end), first), ratio_of(made, (start, end), first)
-            else:
-                found, expected = value((start, end)), made((start, end))
-            if found is not None:
-                measured[transport] = found / unit
-            if metric == "bytes_per_event":
-                model[transport] = expected / unit
-        if measured:
-            rows.append(
-                Row(
-                    figure.table,
-                    f"{name}, r{start}->r{end}",
-                    figure.metric,
-                    figure.statistic,
-                    figure.unit,
-                    figure.value,
-                    measured,
-                    model,
+        for metric, unit in OWN_FIGURES.items():
+            figure = measurements.Figure("", study.name, point.name, metric, "median", unit, None)
+            found = {
+                one: (
+                    median(samples_of(metric, runs_of(record_runs, point.name, one))),
+                    model_of(plan, point, metric, "median", one, record_runs),
                 )
-            )
-    return rows
+                for one in listed
+            }
+            rows.append(row_of(figure, point.name, found))
+    return [row for row in rows if row is not None]
 
 
 def ends_of(direction):
@@ -254,61 +199,19 @@ def flow_figure(run, start, end, metric, statistic, whole_epoch):
     def is_it(edge):
         return (rank_at(edge["from"]), rank_at(edge["to"])) == (f"r{start}", f"r{end}")
 
+    if metric in EPOCH_SAMPLES and not whole_epoch:
+        return None
     if metric in ("allreduce_events", "total_duration"):
         # A direction's last as long as the epoch, and each event has all of them.
-        capture = run["capture"]
-        return (len(capture["events"]) if metric == "allreduce_events" else capture["total_s"]) if whole_epoch else None
+        return EPOCH_SAMPLES[metric](run)[0]
     if metric == "total_bytes":
-        return (
-            sum(edge["bytes"] for edges in run["capture"]["matrix"].values() for edge in edges if is_it(edge))
-            if whole_epoch
-            else None
-        )
+        return sum(edge["bytes"] for edges in run["capture"]["matrix"].values() for edge in edges if is_it(edge))
     found = next((edge for edge in run["capture"].get("directions", ()) if is_it(edge)), None)
     if found is None:
         return None
-    return (
-        found["th_avg_bit_s"] if metric == "th_avg_overall" else found["per_step"][FLOW_FIGURES[metric]].get(statistic)
-    )
-
-
-def flow_targets(plan, study, record_runs):
-    """Two ranks: as much each way. Four: nearly all of it one way round."""
-    found = []
-    for name in plan.variants:
-        ranks = study.variant(name).ranks
-        for transport in plan.transports:
-            runs = runs_of(record_runs, name, transport)
-            there, back = (
-                [
-                    value
-                    for run in runs
-                    if (value := flow_figure(run, start, end, "bytes_per_event", "median", False)) is not None
-                ]
-                for start, end in ((1, 0), (0, 1))
-            )
-            if not there or not back:
-                continue
-            share = statistics.median(back) / statistics.median(there)
-            if ranks == 2:
-                found.append(
-                    Target(
-                        f"{name} over {transports.heading(plan, transport)}, r0 to r1 against r1 to r0",
-                        "the same within 0.5 %",
-                        f"{100 * (share - 1):+.2f} %",
-                        abs(share - 1) <= training.BYTES_TOLERANCE,
-                    )
-                )
-            else:
-                found.append(
-                    Target(
-                        f"{name} over {transports.heading(plan, transport)}, against the ring's way",
-                        "less than a tenth of what goes its way",
-                        f"{100 * share:.2f} %",
-                        share < 0.1,
-                    )
-                )
-    return found
+    if metric == "th_avg_overall":
+        return found["th_avg_bit_s"]
+    return found["per_step"][FLOW_FIGURES[metric]].get(statistic)
 
 
 def targets_of(plan, study, record_runs):
@@ -319,6 +222,36 @@ def targets_of(plan, study, record_runs):
     ]
 
 
+def measured_cells(plan, study, record_runs):
+    """(point, transport, what both are called, runs)."""
+    for point in (study.variant(name) for name in plan.variants):
+        for transport in plan.transports:
+            label = f"{point.name} over {transports.heading(plan, transport)}"
+            if runs := runs_of(record_runs, point.name, transport):
+                yield point, transport, label, runs
+
+
+def flow_targets(plan, study, record_runs):
+    """Two ranks: as much each way. Four: nearly all of it one way round."""
+    found = []
+    for point, _, label, runs in measured_cells(plan, study, record_runs):
+        there, back = (
+            median(flow_figure(run, *ends, "bytes_per_event", "median", False) for run in runs)
+            for ends in ((1, 0), (0, 1))
+        )
+        if there is None or back is None:
+            continue
+        share = back / there
+        if point.ranks == 2:
+            wanted, measured = "the same within 0.5 %", f"{100 * (share - 1):+.2f} %"
+            met = abs(share - 1) <= training_prediction.BYTES_TOLERANCE
+            found.append(Target(f"{label}, r0 to r1 against r1 to r0", wanted, measured, met))
+        else:
+            wanted = "less than a tenth of what goes its way"
+            found.append(Target(f"{label}, against the ring's way", wanted, f"{100 * share:.2f} %", share < 0.1))
+    return found
+
+
 # Of what the edge and Gloo's schedule leave, beside the same computation: where the edge is far, and where it is slow.
 FAR_FACTOR, SLOW_FACTOR = 1.25, 1.1
 
@@ -326,72 +259,59 @@ FAR_FACTOR, SLOW_FACTOR = 1.25, 1.1
 def slow_edge_targets(plan, study, record_runs):
     """T_ar over a slow edge against the model; a far edge over what keeps it busy, not TCP."""
     found = []
-    for variant in (study.variant(name) for name in plan.variants):
-        for transport in plan.transports:
-            made = model_of(plan, variant, "t_ar", "median", transport, record_runs)
-            samples = samples_of("t_ar", runs_of(record_runs, variant.name, transport), False)
-            far = made is not None and variant.edge.delay_ms is not None
-            if made is None or not samples or (far and transports.is_tcp(transport)):
-                continue
-            ratio, most = statistics.median(samples) / made, FAR_FACTOR if far else SLOW_FACTOR
-            allowed = "what Gloo's schedule allows" if far else "serialisation"
-            found.append(
-                Target(
-                    f"{variant.name} over {transports.heading(plan, transport)}, T_ar",
-                    f"within {most:g} x of {allowed}, beside the computation",
-                    f"{ratio:.2f} x",
-                    ratio <= most,
-                )
-            )
+    for point, transport, label, runs in measured_cells(plan, study, record_runs):
+        made, far = model_of(plan, point, "t_ar", "median", transport, record_runs), point.edge.delay_ms is not None
+        samples = samples_of("t_ar", runs)
+        if made is None or not samples or (far and transports.is_tcp(transport)):
+            continue
+        ratio, most = statistics.median(samples) / made, FAR_FACTOR if far else SLOW_FACTOR
+        allowed = "what Gloo's schedule allows" if far else "serialisation"
+        wanted = f"within {most:g} x of {allowed}, beside the computation"
+        found.append(Target(f"{label}, T_ar", wanted, f"{ratio:.2f} x", ratio <= most))
     return found
 
 
 def byte_targets(plan, study, record_runs):
     """Bytes per event against 2(N-1) S and headers: how far they are from what the model allows."""
     found = []
-    for name in plan.variants:
-        for transport in plan.transports:
-            made = training.event_bytes(plan, study.variant(name), transport)
-            samples = samples_of("bytes_per_event", runs_of(record_runs, name, transport), False)
-            if not samples:
-                continue
-            median = statistics.median(samples)
-            off = median / min(max(median, made.fewest), made.frames) - 1
-            shares = [f"{100 * (one / made.payload - 1):.2f}" for one in (made.fewest, made.frames)]
-            share = " to ".join(sorted(set(shares), key=float))
-            again = repeated_share(runs_of(record_runs, name, transport))
-            found.append(
-                Target(
-                    f"{name} over {transports.heading(plan, transport)}, bytes of an event",
-                    f"within 0.5 % of 2(N-1) S and {share} % of headers",
-                    f"{100 * off:+.2f} %{f' ({100 * again:.1f} % were sent again)' if again >= 0.001 else ''}",
-                    abs(off) <= training.BYTES_TOLERANCE,
-                )
-            )
+    for point, transport, label, runs in measured_cells(plan, study, record_runs):
+        made, middle = (
+            training_prediction.event_bytes(plan, point, transport),
+            median(samples_of("bytes_per_event", runs)),
+        )
+        if middle is None:
+            continue
+        off = middle / min(max(middle, made.fewest), made.frames) - 1
+        shares = {f"{100 * (one / made.payload - 1):.2f}" for one in (made.fewest, made.frames)}
+        wanted = f"within 0.5 % of 2(N-1) S and {' to '.join(sorted(shares, key=float))} % of headers"
+        again = repeated_share(runs)
+        repeated = f" ({100 * again:.1f} % were sent again)" if again >= 0.001 else ""
+        met = abs(off) <= training_prediction.BYTES_TOLERANCE
+        found.append(Target(f"{label}, bytes of an event", wanted, f"{100 * off:+.2f} %{repeated}", met))
     return found
 
 
+def repeated_bytes(run):
+    """Payload that had been sent before. Where the fabric lost nothing, needlessly."""
+    return sum(value for name, value in run["capture"]["bytes_by_kind"].items() if name.endswith("_repeated"))
+
+
 def repeated_share(runs):
-    """Of the captured bytes: payload that had been sent before. Where the fabric lost nothing, needlessly."""
-    kinds = [run["capture"]["bytes_by_kind"] for run in runs]
-    repeated = sum(value for kind in kinds for name, value in kind.items() if name.endswith("_repeated"))
-    return repeated / max(1.0, sum(value for kind in kinds for value in kind.values()))
+    """Of the captured bytes."""
+    captured = sum(value for run in runs for value in run["capture"]["bytes_by_kind"].values())
+    return sum(map(repeated_bytes, runs)) / max(1.0, captured)
 
 
 def flows_of(plan, study, record_runs):
     """(variant, transport, phase, [(from, to, MB)]) of each cell's first run, the flow matrix as a list of what is not
     small. Between ranks alone: what a kernel sends to groups (IGMP) is in the capture too."""
     found = []
-    for name in plan.variants:
-        ranks = {f"r{rank}" for rank in range(study.variant(name).ranks)}
-        for transport in plan.transports:
-            for run in runs_of(record_runs, name, transport)[:1]:
-                for phase in ("before", "training"):
-                    listed = sorted(
-                        (rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6)
-                        for edge in run["capture"]["matrix"][phase]
-                    )
-                    found.append((name, transport, phase, [flow for flow in listed if ranks.issuperset(flow[:2])]))
+    for point, transport, _, (run, *_) in measured_cells(plan, study, record_runs):
+        ranks = {f"r{rank}" for rank in range(point.ranks)}
+        for phase in ("before", "training"):
+            edges = run["capture"]["matrix"][phase]
+            listed = sorted((rank_at(edge["from"]), rank_at(edge["to"]), edge["bytes"] / 1e6) for edge in edges)
+            found.append((point.name, transport, phase, [flow for flow in listed if ranks.issuperset(flow[:2])]))
     return found
 
 
@@ -401,14 +321,23 @@ def rank_at(address):
     return f"r{int(last) - 2}" if last.isdigit() and int(last) >= 2 else address
 
 
+def same_bits(plan, runs):
+    """Variant -> whether all runs over all transports ended with the same parameters. Of another machine, with another
+    model too, the parameters are others."""
+    found = {}
+    here = [one for one in plan.transports if one not in plan.guest]
+    for name in plan.variants:
+        for place, listed in (("", here), (", in the guest", plan.guest)):
+            of_place = [run for run in runs if run["cell"]["variant"] == name and run["cell"]["transport"] in listed]
+            if len({run["cell"]["transport"] for run in of_place}) > 1:
+                found[name + place] = len({run["sha256"] for run in of_place}) == 1
+    return found
+
+
 def csv_lines(rows):
     return [
         {
-            "table": row.table,
-            "variant": row.variant,
-            "metric": row.metric,
-            "statistic": row.statistic,
-            "unit": row.unit,
+            **{key: getattr(row, key) for key in ("table", "variant", "metric", "statistic", "unit")},
             "transport": transport,
             "published": row.published,
             "measured": value,

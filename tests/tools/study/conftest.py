@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,8 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from gloo_bypass_tools.fabric_run import enclosure  # noqa: E402
 from gloo_bypass_tools.fabric_run.failures import FabricRunError  # noqa: E402
-from gloo_bypass_tools.study import catalogue, cells, rank_probe  # noqa: E402
+from gloo_bypass_tools.study import catalogue, commands, rank_probe  # noqa: E402
+from gloo_bypass_tools.study.plan import Cell, plan_of  # noqa: E402
 
 STUDY = catalogue.STUDIES["edge-latency"]
 MACHINE = {
@@ -40,15 +40,8 @@ def right_to_namespaces():
 
 
 def plan_for(**changes):
-    values = {
-        "study": STUDY.name,
-        "scale": "small",
-        "variants": ("base", "300ms"),
-        "losses": (0.0, 1.0),
-        "lossy": ("300ms",),
-        "repeats": 1,
-    } | changes
-    return cells.Plan(**values)
+    values = {"variants": ("base", "300ms"), "losses": (0.0, 1.0), "lossy": ("300ms",), "repeats": 1}
+    return plan_of(STUDY, "small", **values | changes)
 
 
 def perf_report(plan, transport, times_s, wrong=0):
@@ -110,10 +103,9 @@ def edge(start, end, **changes):
 
 
 def write_run(folder, plan, cell, times_s=(1.0, 2.0), wrong=0):
-    """A run's folder and the benchmark's file beside it, as fabric-run and the ranks leave them. Returns (folder,
-    file)."""
+    """A run's folder and the benchmark's file beside it, as fabric-run and the ranks leave them."""
     folder.mkdir(parents=True)
-    perf = cells.report_beside(folder)
+    perf = commands.report_beside(folder)
     perf.write_text(json.dumps(perf_report(plan, cell.transport, times_s, wrong)))
     devices = (
         [{"host": f"r{rank}", "completer_retry_err": rank, "sent_pkts": 10 * rank} for rank in range(plan.ranks)]
@@ -170,7 +162,7 @@ def write_run(folder, plan, cell, times_s=(1.0, 2.0), wrong=0):
                 }
             )
         )
-    return folder, perf
+    return folder
 
 
 def run_record(variant, transport, segment, times_s, loss=0.0):
@@ -181,7 +173,7 @@ def run_record(variant, transport, segment, times_s, loss=0.0):
         else None
     )
     return {
-        "cell": asdict(cells.Cell(variant, transport, segment, loss)),
+        "cell": Cell(variant, transport, segment, loss).as_record(),
         "repeat": 1,
         "folder": "raw/none",
         "times_s": list(times_s),
@@ -319,7 +311,7 @@ def doubled(monkeypatch, tmp_path):
         monkeypatch.setattr(
             command,
             "programs_of",
-            lambda options: cells.Programs(
+            lambda options: commands.Programs(
                 double,
                 "/bin/true",
                 "/bin/true",

@@ -31,7 +31,7 @@ def main(arguments):
         rounds=int(value(arguments, "--rounds")),
         ranks=int(value(arguments, "--ranks")),
     )
-    cell = conftest.cells.Cell("300ms", transport, "default", 0.0)
+    cell = conftest.Cell("300ms", transport, "default", 0.0)
     conftest.write_run(output, plan, cell, [0.5] * plan.rounds, wrong=3 if fault == "wrong" else 0)
     return 0
 

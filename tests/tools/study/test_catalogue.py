@@ -3,17 +3,18 @@
 import sys
 
 import pytest
-from gloo_bypass_tools.study import catalogue, options, studies, sweep_prediction, sweep_tables, sweeps
+from gloo_bypass_tools.study import catalogue, definition, studies, sweep_tables
+from gloo_bypass_tools.study.plan import plan_of
 
 PLANTED = '''
-from gloo_bypass_tools.study import sweeps
+from gloo_bypass_tools.study.definition import TRAIN, TRAINING_SCALES, Point, sweep
 
-STUDIES = (sweeps.Sweep(
+STUDIES = (sweep(TRAIN,
     name="planted", order=105, title="A title", about="""
 Two
 lines.
-""", model_about="Half the\\nranks.", axis="ranks", workload=sweeps.TRAIN, base="2",
-    variants=(sweeps.Point("2"), sweeps.Point("4", ranks=4)), quantities=("t_step",), scales=sweeps.TRAINING_SCALES,
+""", model_about="Half the\\nranks.", axis="ranks", base="2",
+    variants=(Point("2"), Point("4", ranks=4)), quantities=("t_step",), scales=TRAINING_SCALES,
     predicted=lambda asked: asked.point.ranks / 2 if asked.key == "t_step" else None),)
 '''
 
@@ -29,19 +30,19 @@ def fixture_planted(tmp_path, monkeypatch):
 
 def test_catalogue_newFile_IsAStudyInItsPlace(planted):
     assert list(catalogue.STUDIES)[9:12] == ["loss", "planted", "algorithm"]
-    assert options.kind_of("planted").studies["planted"] is planted
     assert (planted.about, planted.model_about) == ("Two lines.", "Half the ranks.")
 
 
 def test_catalogue_newFile_HasItsOwnModel(planted):
-    plan = sweeps.SweepPlan(study="planted", scale="small", variants=("2", "4"))
+    plan = plan_of(planted, "small")
     for key, made in (("t_step", 2.0), ("t_ar", None)):
-        assert sweep_prediction.value_of(plan, planted, planted.variant("4"), "TCP", key, {}, 2) == made
-    assert sweep_prediction.value_of(plan, planted, planted.variant("2"), "TCP", "bytes_per_event", {}, 2) > 0
+        assert sweep_tables.model_of(plan, planted, planted.variant("4"), "TCP", key, {}, 2) == made
+    assert sweep_tables.model_of(plan, planted, planted.variant("2"), "TCP", "bytes_per_event", {}, 2) > 0
 
 
 def test_catalogue_names_AreNoneTwice():
     listed = [one for name in ("edge_latency", "scaling", "flap") for one in vars(studies)[name].STUDIES]
     assert len(catalogue.STUDIES) == 16 and all(catalogue.STUDIES[one.name] is one for one in listed)
     assert len({one.order for one in catalogue.STUDIES.values()}) == 16
-    assert all(set(one.quantities) <= set(sweep_tables.QUANTITIES) for one in catalogue.of_kind(sweeps.Sweep).values())
+    assert all(set(one.quantities) <= set(sweep_tables.QUANTITIES) for one in catalogue.STUDIES.values())
+    assert all(bool(one.quantities) == (one.layout == definition.SWEEP) for one in catalogue.STUDIES.values())

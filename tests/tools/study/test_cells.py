@@ -1,14 +1,17 @@
 """The cells of a plan, their order, how a cell is run, and the model's prediction for it."""
 
+from pathlib import Path
+
 import pytest
 from conftest import STUDY, plan_for
-from gloo_bypass_tools.study import catalogue, cells, edge_study, prediction
+from gloo_bypass_tools.study import catalogue, commands, definition, prediction
+from gloo_bypass_tools.study.plan import Cell, cells_of, plan_from, segment_bytes
 
-PROGRAMS = cells.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py")
+PROGRAMS = commands.Programs("fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py")
 
 
 def words(plan, cell, study=STUDY):
-    return cells.command_of(plan, study, cell, 2.0, PROGRAMS, "/out", "/out.json")
+    return commands.command_of(plan, study, cell, PROGRAMS, Path("/out"))
 
 
 def value(listed, flag):
@@ -16,7 +19,7 @@ def value(listed, flag):
 
 
 def test_cells_transportsOfACell_FollowOneAnother():
-    found = cells.cells_of(plan_for(losses=(0.0,)))
+    found = cells_of(plan_for(losses=(0.0,)))
     assert [(one.variant, one.segment, one.transport) for one in found] == [
         (variant, segment, transport)
         for variant in ("base", "300ms")
@@ -26,21 +29,21 @@ def test_cells_transportsOfACell_FollowOneAnother():
 
 
 def test_cells_loss_IsMeasuredWhereThePlanSaysSo():
-    found = cells.cells_of(plan_for())
+    found = cells_of(plan_for())
     assert {one.variant for one in found if one.loss_percent} == {"300ms"}
     assert len({one.slug for one in found}) == len(found)
 
 
 def test_segments_two_AreTwoARankAndWholeFloats():
     plan = plan_for(bytes=16 * 2**20)
-    assert cells.segment_bytes(plan, "two") == 2 * 2**20
-    odd = cells.segment_bytes(plan_for(bytes=edge_study.PUBLISHED_BYTES + 4), "two")
-    assert odd % 4 == 0 and 8 * odd >= edge_study.PUBLISHED_BYTES + 4
-    assert cells.segment_bytes(plan, "default") == 0
+    assert segment_bytes(plan, "two") == 2 * 2**20
+    odd = segment_bytes(plan_for(bytes=definition.PUBLISHED_BYTES + 4), "two")
+    assert odd % 4 == 0 and 8 * odd >= definition.PUBLISHED_BYTES + 4
+    assert segment_bytes(plan, "default") == 0
 
 
 def test_command_farEdge_HasDelayLossAndRoom():
-    listed = words(plan_for(), cells.Cell("300ms", "DPDK", "two", 1.0))
+    listed = words(plan_for(), Cell("300ms", "DPDK", "two", 1.0))
     assert value(listed, "--edge") == "from=r3,to=r2,delay=300ms,queue=256MiB,loss=1%"
     assert value(listed, "--segment-bytes") == str(2 * 2**20)
     assert "GLOO_BYPASS_CONGESTION_CONTROL=bbr" in listed and "GLOO_BYPASS_STATS=/out/stats-%r.json" in listed
@@ -48,7 +51,7 @@ def test_command_farEdge_HasDelayLossAndRoom():
 
 def test_command_baseOverTcp_HasNoEdgeAndNoSettingsOfOurs():
     listed = words(
-        plan_for(sysctls=(("net.ipv4.tcp_congestion_control", "cubic"),)), cells.Cell("base", "TCP", "default", 0.0)
+        plan_for(sysctls=(("net.ipv4.tcp_congestion_control", "cubic"),)), Cell("base", "TCP", "default", 0.0)
     )
     assert "--edge" not in listed and "--env" not in listed
     assert value(listed, "--sysctl") == "net.ipv4.tcp_congestion_control=cubic"
@@ -58,7 +61,7 @@ def test_command_baseOverTcp_HasNoEdgeAndNoSettingsOfOurs():
 def test_command_slowEdge_HasRateAndARoutersQueue():
     listed = words(
         plan_for(study="edge-bandwidth"),
-        cells.Cell("50Mbit", "DPDK-netdev", "default", 0.0),
+        Cell("50Mbit", "DPDK-netdev", "default", 0.0),
         catalogue.STUDIES["edge-bandwidth"],
     )
     assert value(listed, "--edge") == "from=r3,to=r2,rate=50Mbit/s,queue=1MiB"
@@ -67,30 +70,30 @@ def test_command_slowEdge_HasRateAndARoutersQueue():
 
 def test_limits_longerModel_WaitsLonger():
     plan = plan_for()
-    assert cells.run_limit_s(plan, 70.0) > 70.0 * (1 + plan.warm_up + plan.rounds)
-    crossing_s = 6 * plan.bytes / cells.SLOWEST_BYTES_A_SECOND
-    assert cells.operation_limit_s(plan, "DPDK", 0.001) == cells.LEAST_OPERATION_S + crossing_s
-    assert cells.operation_limit_s(plan, "RDMA", 0.001) == cells.LEAST_OPERATION_S + crossing_s
+    assert commands.reduce_limit_s(plan, "TCP", 70.0) > 70.0 * (1 + plan.warm_up + plan.rounds)
+    crossing_s = 6 * plan.bytes / commands.SLOWEST_BYTES_A_SECOND
+    assert commands.operation_limit_s(plan, "DPDK", 0.001) == commands.LEAST_OPERATION_S + crossing_s
+    assert commands.operation_limit_s(plan, "RDMA", 0.001) == commands.LEAST_OPERATION_S + crossing_s
     plan = plan_for(guest=("RDMA",))
-    assert cells.operation_limit_s(plan, "RDMA", 0.001) > cells.LEAST_OPERATION_S and cells.run_limit_s(
-        plan, 70.0, "RDMA"
-    ) > cells.run_limit_s(plan, 70.0)
+    assert commands.operation_limit_s(plan, "RDMA", 0.001) > commands.LEAST_OPERATION_S and commands.reduce_limit_s(
+        plan, "RDMA", 70.0
+    ) > commands.reduce_limit_s(plan, "TCP", 70.0)
 
 
 def test_limits_tcpOver300ms_AreTwiceWhatItTook():
     # Two segments a rank, commit 49196fb: the model knows of no window and no processor.
     plan, model_s = plan_for(bytes=327_650_304, rounds=1), 2.07
-    assert cells.operation_limit_s(plan, "TCP", model_s) > 2 * 54.3
-    assert cells.run_limit_s(plan, model_s) > 2 * 170
+    assert commands.operation_limit_s(plan, "TCP", model_s) > 2 * 54.3
+    assert commands.reduce_limit_s(plan, "TCP", model_s) > 2 * 170
 
 
 def test_plan_throughItsRecord_IsTheSame():
     plan = plan_for(sysctls=(("net.a", "b"),))
-    assert cells.Plan.from_record(plan.as_record()) == plan
+    assert plan_from(STUDY, plan.as_record()) == plan
 
 
 def model(transport, segment="default", loss=0.0, study=STUDY, variant="300ms", **changes):
-    return prediction.model_of(plan_for(**changes), study, cells.Cell(variant, transport, segment, loss))
+    return prediction.model_of(plan_for(**changes), study, Cell(variant, transport, segment, loss))
 
 
 def test_model_300ms_IsTheArchitecturesArithmetic():
@@ -115,11 +118,9 @@ def test_model_RdmaFetchesLongSegments_TwoWaysThereAndOneBackEach():
 
 def test_command_Rdma_HasNoSamplesOfTheSwitchAndLooksSeldom():
     plan = plan_for(transports=("RDMA",), guest=("RDMA",))
-    listed = cells.command_of(
-        plan, STUDY, cells.Cell("300ms", "RDMA", "default", 0.0), 1.0, PROGRAMS, "/out", "/out.json"
-    )
+    listed = words(plan, Cell("300ms", "RDMA", "default", 0.0))
     assert value(listed, "--transport") == value(listed, "--transports") == "RDMA" and "--samples" not in listed
-    assert float(value(listed, "--interval")) > cells.PROBE_INTERVAL_S
+    assert float(value(listed, "--interval")) > commands.PROBE_INTERVAL_S[definition.REDUCE]
 
 
 def test_model_twoSegmentsARank_ReachesTheFloor():
@@ -147,5 +148,5 @@ def test_model_loss_IsTheSameForTheSameSeed():
 
 
 def test_trips_certainAndHopelessLuck_AreOneAndMany():
-    assert prediction.trips_of(100, 0.01, 0.0) == 1
-    assert prediction.trips_of(100, 0.01, 0.999999) >= 4
+    assert prediction.trips_at(100, 0.01, 0.0) == 1
+    assert prediction.trips_at(100, 0.01, 0.999999) >= 4

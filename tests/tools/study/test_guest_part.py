@@ -2,7 +2,6 @@
 comparisons."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from conftest import MACHINE, write_run
@@ -10,41 +9,33 @@ from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.study import (
     catalogue,
-    cells,
     command,
+    commands,
+    definition,
     estimates,
     guest_part,
+    prediction,
+    reading,
     rendering,
-    sweep_cells,
-    sweep_prediction,
-    sweep_reading,
     sweep_tables,
-    sweeps,
-    training,
     transports,
 )
+from gloo_bypass_tools.study.plan import Cell, cells_of, plan_of
 
-PROGRAMS = cells.Programs(
+PROGRAMS = commands.Programs(
     "fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser"
 )
-WORLD_SIZE, LOSS = catalogue.STUDIES["world-size"], catalogue.STUDIES["loss"]
+WORLD_SIZE, LOSS, FLAP, EDGE = (catalogue.STUDIES[name] for name in ("world-size", "loss", "flap", "edge-latency"))
 ALL_FOUR = ("TCP", "DPDK", "TCP-netem", "RDMA")
 THERE = ("TCP-netem", "RDMA")
 
 
 def training_plan(**changes):
-    return training.TrainingPlan(
-        **(
-            {"study": "world-size", "scale": "small", "transports": ALL_FOUR, "variants": ("ws=2",), "guest": THERE}
-            | changes
-        )
-    )
+    return plan_of(WORLD_SIZE, "small", **{"transports": ALL_FOUR, "variants": ("ws=2",), "guest": THERE} | changes)
 
 
 def words(transport, **changes):
-    return training.command_of(
-        training_plan(**changes), WORLD_SIZE.variant("ws=2"), training.TrainingCell("ws=2", transport), PROGRAMS, "/out"
-    )
+    return commands.command_of(training_plan(**changes), WORLD_SIZE, Cell("ws=2", transport), PROGRAMS, "/out")
 
 
 def value(listed, flag):
@@ -75,43 +66,37 @@ def test_command_rdmaOnThisMachine_IsTheStudysOwnModel():
 
 
 def test_command_flapInTheGuest_GoesOnUntilTheRanksTrain():
-    plan = sweeps.SweepPlan(
-        study="flap", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), model="tiny", steps=40
-    )
+    plan = plan_of(FLAP, "small", transports=("TCP", "RDMA"), guest=("RDMA",), steps=40)
     counts = [
-        sum(
-            word.startswith("at=")
-            for word in sweep_cells.command_of(
-                plan, catalogue.STUDIES["flap"], training.TrainingCell("200ms", one), PROGRAMS, "/out"
-            )
-        )
+        sum(word.startswith("at=") for word in commands.command_of(plan, FLAP, Cell("200ms", one), PROGRAMS, "/out"))
         for one in ("TCP", "RDMA")
     ]
-    assert counts == [sweeps.TIMES_DOWN, sweeps.GUEST_TIMES_DOWN]
+    assert counts == [definition.TIMES_DOWN, definition.GUEST_TIMES_DOWN]
     # Training that lasts as long as that has as many.
     run = {"cell": {"transport": "RDMA"}, "step_slowest_s": [3.0] * 100, "ar_slowest_s": [0.2] * 99 + [1.2]}
-    point = catalogue.STUDIES["flap"].variant("200ms")
+    point = FLAP.variant("200ms")
     assert sweep_tables.times_down(run, plan, point) == round(300 / 10.2)
     assert max(sweep_tables.lost_times(run, plan, point)) == pytest.approx(1.0)
 
 
 def test_flap_downInMostSteps_HasNoTimeLost():
-    plan, point = sweeps.SweepPlan(study="flap", scale="small"), catalogue.STUDIES["flap"].variant("200ms")
+    plan, point = plan_of(FLAP, "small"), FLAP.variant("200ms")
     run = {"cell": {"transport": "TCP"}, "step_slowest_s": [4.4] * 15, "ar_slowest_s": [0.4] * 15}
     assert sweep_tables.lost_times(run, plan, point) == []
 
 
 def test_limits_inTheGuest_AreLonger():
     plan, variant = training_plan(guest_model="distilgpt2"), WORLD_SIZE.variant("ws=2")
-    assert training.run_limit_s(plan, variant, "RDMA") > 5 * training.run_limit_s(plan, variant, "TCP")
+    assert commands.training_limit_s(plan, variant, "RDMA") > 5 * commands.training_limit_s(plan, variant, "TCP")
 
 
 def test_memory_ofTheGuest_IsForTheLargestCell():
-    assert guest_part.memory_for_training(2, "tiny") == guest_part.LEAST_MIB == guest_part.memory_for_reduces(4, 2**20)
-    assert (
-        guest_part.memory_for_training(4, "distilgpt2") > 4 * 3000
-        and guest_part.memory_for_reduces(4, 2**30) > 4 * 5 * 1024
-    )
+    def memory_mib(study, **changes):
+        return guest_part.memory_mib(plan_of(study, "small", **changes), study)
+
+    assert memory_mib(WORLD_SIZE, variants=("ws=2",)) == guest_part.LEAST_MIB == memory_mib(EDGE, bytes=2**20)
+    assert memory_mib(WORLD_SIZE, guest_model="distilgpt2") > 4 * 3000
+    assert memory_mib(EDGE, bytes=2**30) > 4 * 5 * 1024 and memory_mib(LOSS, bytes=2**30) > 4 * 5 * 1024
 
 
 @pytest.mark.parametrize(
@@ -130,19 +115,16 @@ def test_compared_transports_AreThoseOnOneMachine(listed, found):
 
 
 def test_model_rdmaOverEqualEdges_IsAnnouncedAndRead():
-    plan = sweeps.SweepPlan(study="loss", scale="small", bytes=4 * 2**20)
-    tcp, netem, rdma = (sweep_prediction.reduce_s(plan, LOSS.variant("0"), one) for one in ("TCP", "TCP-netem", "RDMA"))
+    plan = plan_of(LOSS, "small", bytes=4 * 2**20)
+    tcp, netem, rdma = (prediction.reduce_s(plan, LOSS.variant("0"), one) for one in ("TCP", "TCP-netem", "RDMA"))
     # A notice and the data: two ways an iteration; announcement, question, data and completion: four of two iterations,
     # and twelve begin and end.
     assert tcp == netem == pytest.approx(12 * 5e-3, rel=0.1) and rdma == pytest.approx(30 * 5e-3, rel=0.1)
 
 
 def test_reading_rdmaSweep_CountsWhatTheDevicesBeganAnew(tmp_path):
-    plan, cell = (
-        sweeps.SweepPlan(study="loss", scale="small", rounds=2, bytes=4 * 2**20),
-        training.TrainingCell("random-1", "RDMA"),
-    )
-    folder, _ = write_run(tmp_path / "run", plan.of_reduce(LOSS.variant("random-1")), cell)
+    plan, cell = (plan_of(LOSS, "small", rounds=2, bytes=4 * 2**20), Cell("random-1", "RDMA"))
+    folder = write_run(tmp_path / "run", plan.at(LOSS.variant("random-1")), cell)
     record = json.loads((folder / "fabric.json").read_text())
     record |= {
         "links": "netem",
@@ -151,7 +133,7 @@ def test_reading_rdmaSweep_CountsWhatTheDevicesBeganAnew(tmp_path):
         "edges": [one | {"offered_bytes": None} for one in record["edges"]],
     }
     (folder / "fabric.json").write_text(json.dumps(record))
-    found = sweep_reading.run_of(folder, plan, LOSS, cell)
+    found = reading.run_of(folder, plan, LOSS, cell)
     assert (
         found["resent"] == {"retransmitted": None, "timeouts": 6}
         and found["fabric"]["offered_bytes"] is None
@@ -326,9 +308,7 @@ def run_record(transport, sha):
 
 
 def test_render_sweep_ComparesOnOneMachineOnly(tmp_path):
-    plan = sweeps.SweepPlan(
-        study="flap", scale="small", transports=ALL_FOUR, variants=("none",), guest=THERE, model="tiny", steps=3
-    )
+    plan = plan_of(FLAP, "small", transports=ALL_FOUR, variants=("none",), guest=THERE, steps=3)
     folder = ResultsFolder.create(tmp_path / "study")
     runs = [run_record(one, "b" * 64 if one in THERE else "a" * 64) for one in ALL_FOUR]
     folder.write_json(
@@ -358,9 +338,9 @@ def test_render_sweep_ComparesOnOneMachineOnly(tmp_path):
 
 
 def test_limit_straggler_IsLongerInTheGuestToo():
-    plan = sweeps.SweepPlan(study="stragglers", scale="small", transports=("TCP", "RDMA"), guest=("RDMA",), steps=3)
     study_of = catalogue.STUDIES["stragglers"]
-    limits = [sweep_cells.run_limit_s(plan, study_of, training.TrainingCell(name, "RDMA")) for name in ("free", "0.25")]
+    plan = plan_of(study_of, "small", transports=("TCP", "RDMA"), guest=("RDMA",), steps=3)
+    limits = [commands.run_limit_s(plan, study_of, Cell(name, "RDMA")) for name in ("free", "0.25")]
     assert limits[1] == 4 * limits[0]
 
 
@@ -376,7 +356,7 @@ def test_limit_straggler_IsLongerInTheGuestToo():
 )
 def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
     plan = training_plan(**changes)
-    found_s = sum(estimates.training_cell_s(plan, study_of, cell, 2) for cell in training.cells_of(plan))
+    found_s = sum(estimates.cell_s(plan, study_of, cell, 2) for cell in cells_of(plan))
     assert low <= found_s / 60 <= high
     assert estimates.in_words(plan, found_s).endswith("hours" if found_s > 7200 else "min")
 
@@ -396,27 +376,14 @@ def test_estimate_training_IsMinutesOrHours(changes, study_of, low, high):
     ],
 )
 def test_estimate_edgeLatencyAtPublishedSize_IsHalfToTwiceWhatItTook(variant, loss_percent, transport, took_s):
-    study_of = catalogue.STUDIES["edge-latency"]
-    scale = study_of.scales["published"]
-    plan = cells.Plan(study=study_of.name, scale="published", bytes=scale.bytes, rounds=scale.rounds)
-    cell = cells.Cell(variant=variant, transport=transport, segment="default", loss_percent=loss_percent)
-    assert took_s / 2 <= estimates.edge_cell_s(plan, study_of, cell, 2) <= took_s * 2
+    cell = Cell(variant=variant, transport=transport, segment="default", loss_percent=loss_percent)
+    assert took_s / 2 <= estimates.cell_s(plan_of(EDGE, "published"), EDGE, cell, 2) <= took_s * 2
 
 
 @pytest.mark.parametrize("name", ["flap", "loss", "stragglers"])
 def test_estimate_sweep_IsLongerInTheGuest(name):
     study_of = catalogue.STUDIES[name]
-    scale = study_of.scales["small"]
-    plan = sweeps.SweepPlan(
-        study=name,
-        scale="small",
-        variants=tuple(point.name for point in study_of.variants),
-        transports=("RDMA",),
-        steps=scale.steps or 3,
-        bytes=scale.bytes,
-        rounds=scale.rounds,
-        model=study_of.model,
-    )
-    there = replace(plan, guest=("RDMA",), guest_model=study_of.model)
-    for cell in training.cells_of(plan):
-        assert estimates.sweep_cell_s(plan, study_of, cell, 2) < estimates.sweep_cell_s(there, study_of, cell, 2)
+    plan = plan_of(study_of, "small", transports=("RDMA",))
+    there = plan_of(study_of, "small", transports=("RDMA",), guest=("RDMA",), guest_model=study_of.model)
+    for cell in cells_of(plan):
+        assert estimates.cell_s(plan, study_of, cell, 2) < estimates.cell_s(there, study_of, cell, 2)

@@ -8,7 +8,8 @@ from conftest import MACHINE, RUNS, probe, study_folder
 from gloo_bypass_tools.report import plots
 from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.study import page as study_page
-from gloo_bypass_tools.study import rendering, training
+from gloo_bypass_tools.study import catalogue, rendering
+from gloo_bypass_tools.study.plan import plan_of
 
 EDGES = [
     {"from": "10.77.0.2", "to": "10.77.0.3", "bytes": 327e6},
@@ -40,7 +41,7 @@ def training_run(transport):
 
 def training_folder(path, raw=True, **changes):
     folder = ResultsFolder.create(path)
-    plan = training.TrainingPlan(study="batch-size", scale="small", variants=("bs=8",))
+    plan = plan_of(catalogue.STUDIES["batch-size"], "small", variants=("bs=8",))
     folder.write_json(
         "results.json",
         {

@@ -3,15 +3,21 @@
 import json
 
 import pytest
-from conftest import plan_for, write_run
+from conftest import STUDY, plan_for, write_run
 from gloo_bypass_tools.report.records import RecordError
-from gloo_bypass_tools.study import cells, rank_probe, reading
+from gloo_bypass_tools.study import rank_probe, reading
+from gloo_bypass_tools.study.plan import Cell
 
-TCP, DPDK = (cells.Cell("300ms", transport, "default", 0.0) for transport in ("TCP", "DPDK"))
+
+def run_of(folder, cell, **changes):
+    return reading.run_of(folder, plan_for(**changes), STUDY, cell)
+
+
+TCP, DPDK = (Cell("300ms", transport, "default", 0.0) for transport in ("TCP", "DPDK"))
 
 
 def test_run_tcp_HasTimesAndTheWindowOfTheSlowEdge(tmp_path):
-    found = reading.run_of(*write_run(tmp_path / "run", plan_for(), TCP), plan_for(), TCP)
+    found = run_of(write_run(tmp_path / "run", plan_for(), TCP), TCP)
     assert found["times_s"] == [1.0, 2.0]
     assert (
         found["tcp"]["cwnd_max"],
@@ -25,7 +31,7 @@ def test_run_tcp_HasTimesAndTheWindowOfTheSlowEdge(tmp_path):
 
 
 def test_run_dpdk_HasTheCountersOfTheChannel(tmp_path):
-    found = reading.run_of(*write_run(tmp_path / "run", plan_for(), DPDK), plan_for(), DPDK)
+    found = run_of(write_run(tmp_path / "run", plan_for(), DPDK), DPDK)
     assert found["tcp"] is None
     assert (found["bypass"]["window_bytes"], found["bypass"]["retransmitted"], found["bypass"]["of_channel"]) == (
         5_000_000,
@@ -36,10 +42,10 @@ def test_run_dpdk_HasTheCountersOfTheChannel(tmp_path):
 
 
 def test_run_dpdkClosedChannels_HasTheSums(tmp_path):
-    folder, perf = write_run(tmp_path / "run", plan_for(), DPDK)
+    folder = write_run(tmp_path / "run", plan_for(), DPDK)
     stats = json.loads((folder / "stats-3.json").read_text())
     (folder / "stats-3.json").write_text(json.dumps(stats | {"open_channels": []}))
-    found = reading.run_of(folder, perf, plan_for(), DPDK)["bypass"]
+    found = run_of(folder, DPDK)["bypass"]
     assert (found["retransmitted"], found["of_channel"], found["window_bytes"], found["repair_frames"]) == (
         9,
         False,
@@ -48,12 +54,12 @@ def test_run_dpdkClosedChannels_HasTheSums(tmp_path):
     )
 
 
-RDMA = cells.Cell("300ms", "RDMA", "default", 0.0)
+RDMA = Cell("300ms", "RDMA", "default", 0.0)
 
 
 def rdma_run(folder, devices=("r0", "r1", "r2", "r3")):
     """Over links of the kernel: netem's counters, and those of the RDMA devices."""
-    folder, perf = write_run(folder, plan_for(), RDMA)
+    folder = write_run(folder, plan_for(), RDMA)
     for stats in folder.glob("stats-*.json"):
         stats.write_text("{}")
     record = json.loads((folder / "fabric.json").read_text())
@@ -65,11 +71,11 @@ def rdma_run(folder, devices=("r0", "r1", "r2", "r3")):
         {"host": host, "completer_retry_err": number, "sent_pkts": 10 * number} for number, host in enumerate(devices)
     ]
     (folder / "fabric.json").write_text(json.dumps(record))
-    return folder, perf
+    return folder
 
 
 def test_run_rdma_HasTheRetriesOfBothDevicesAtTheSlowEdge(tmp_path):
-    found = reading.run_of(*rdma_run(tmp_path / "run"), plan_for(), RDMA)
+    found = run_of(rdma_run(tmp_path / "run"), RDMA)
     assert found["times_s"] == [1.0, 2.0] and found["fabric"]["slow"]["lost"] == 2 and found["tcp"] is None
     assert found["fabric"]["netem"] == "Linux 6.1.0 on QEMU TCG CPU"
     assert (found["bypass"]["timeouts"], found["bypass"]["packets_sent"], found["bypass"]["retransmitted"]) == (
@@ -87,29 +93,29 @@ def test_run_rdma_HasTheRetriesOfBothDevicesAtTheSlowEdge(tmp_path):
     ],
 )
 def test_run_lostByTheFabricItself_IsTold(tmp_path, changes):
-    folder, perf = write_run(tmp_path / "run", plan_for(), TCP)
-    assert reading.run_of(folder, perf, plan_for(), TCP)["lost_beside"] == 0
+    folder = write_run(tmp_path / "run", plan_for(), TCP)
+    assert run_of(folder, TCP)["lost_beside"] == 0
     record = json.loads((folder / "fabric.json").read_text())
     (folder / "fabric.json").write_text(json.dumps(record | changes))
-    assert reading.run_of(folder, perf, plan_for(), TCP)["lost_beside"] == 6
+    assert run_of(folder, TCP)["lost_beside"] == 6
 
 
 def test_run_rdmaWithoutADevicesCounters_IsRefused(tmp_path):
     with pytest.raises(RecordError, match="no counters of the RDMA devices of r2 and r3"):
-        reading.run_of(*rdma_run(tmp_path / "run", devices=("r0", "r1", "r3")), plan_for(), RDMA)
+        run_of(rdma_run(tmp_path / "run", devices=("r0", "r1", "r3")), RDMA)
 
 
 @pytest.mark.parametrize("wrong, said", [(5, "5 elements of the all-reduce are wrong"), (None, "nothing was checked")])
 def test_run_wrongElements_IsRefused(tmp_path, wrong, said):
     with pytest.raises(RecordError, match=said):
-        reading.run_of(*write_run(tmp_path / "run", plan_for(), TCP, wrong=wrong), plan_for(), TCP)
+        run_of(write_run(tmp_path / "run", plan_for(), TCP, wrong=wrong), TCP)
 
 
 @pytest.mark.parametrize("changes", [{"bytes": 4096}, {"ranks": 2}, {"rounds": 3}])
 def test_run_ofAnotherPlan_IsRefused(tmp_path, changes):
-    folder, perf = write_run(tmp_path / "run", plan_for(), TCP)
+    folder = write_run(tmp_path / "run", plan_for(), TCP)
     with pytest.raises(RecordError, match="run.json"):
-        reading.run_of(folder, perf, plan_for(**changes), TCP)
+        run_of(folder, TCP, **changes)
 
 
 @pytest.mark.parametrize(
@@ -127,10 +133,10 @@ def test_run_ofAnotherPlan_IsRefused(tmp_path, changes):
     ],
 )
 def test_run_damagedFile_IsNamed(tmp_path, name, text, said):
-    folder, perf = write_run(tmp_path / "run", plan_for(), TCP)
+    folder = write_run(tmp_path / "run", plan_for(), TCP)
     (folder / name).unlink() if text is None else (folder / name).write_text(text)
     with pytest.raises(RecordError, match=f"{name}.*{said}"):
-        reading.run_of(folder, perf, plan_for(), TCP)
+        run_of(folder, TCP)
 
 
 # The output of iproute2 6.1 for a connection: one line, and one that begins with a blank.

@@ -4,7 +4,6 @@ import csv
 import json
 import os
 import subprocess
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -13,45 +12,33 @@ from conftest import MACHINE, ROOT, right_to_namespaces, write_run, write_traini
 from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.study import (
     catalogue,
-    cells,
     command,
+    commands,
+    definition,
     options,
+    prediction,
+    reading,
     rendering,
-    sweep_cells,
-    sweep_prediction,
-    sweep_reading,
     sweep_tables,
-    sweeps,
-    training,
 )
+from gloo_bypass_tools.study.plan import Cell, cells_of, plan_from, plan_of
 
-PROGRAMS = cells.Programs(
+PROGRAMS = commands.Programs(
     "fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser"
 )
 LOSS, FLAP, BUCKET, STRAGGLERS, ALGORITHM = (
     catalogue.STUDIES[name] for name in ("loss", "flap", "bucket", "stragglers", "algorithm")
 )
-ALL = pytest.mark.parametrize("study", catalogue.of_kind(sweeps.Sweep).values(), ids=lambda study: study.name)
+SWEEPS = [one for one in catalogue.STUDIES.values() if one.layout == definition.SWEEP]
+ALL = pytest.mark.parametrize("study", SWEEPS, ids=lambda study: study.name)
 
 
 def plan_for(study, **changes):
-    scale = study.scales["small"]
-    values = {
-        "study": study.name,
-        "scale": "small",
-        "variants": tuple(point.name for point in study.variants),
-        "model": study.model,
-        "steps": scale.steps,
-        "bytes": scale.bytes,
-        "rounds": scale.rounds,
-    } | changes
-    return sweeps.SweepPlan(**values)
+    return plan_of(study, "small", **changes)
 
 
 def words(study, name, transport="DPDK", limit=()):
-    return sweep_cells.command_of(
-        plan_for(study), study, training.TrainingCell(name, transport), PROGRAMS, Path("/out"), limit
-    )
+    return commands.command_of(plan_for(study), study, Cell(name, transport), PROGRAMS, Path("/out"), limit)
 
 
 def value(listed, flag):
@@ -68,14 +55,14 @@ def test_sweep_namesAndBase_AreThereOnce(study):
     assert (
         len(set(names)) == len(names) and study.base in names and set(study.quantities) <= set(sweep_tables.QUANTITIES)
     )
-    assert not sweep_cells.problem_of(plan_for(study), study)
-    assert len({cell.slug for cell in sweep_cells.cells_of(plan_for(study))}) == 2 * len(names)
+    assert not options.problem_of(plan_for(study), study)
+    assert len({cell.slug for cell in cells_of(plan_for(study))}) == 2 * len(names)
 
 
 @ALL
 def test_plan_throughItsRecord_IsTheSame(study):
     plan = plan_for(study, sysctls=(("net.a", "b"),))
-    assert sweeps.SweepPlan.from_record(json.loads(json.dumps(plan.as_record()))) == plan
+    assert plan_from(study, json.loads(json.dumps(plan.as_record()))) == plan
 
 
 def test_command_randomLoss_IsOnEveryEdge():
@@ -98,7 +85,7 @@ def test_command_burstLoss_HasTheSameMean(name, mean):
 def test_command_flap_IsEventsOfTheLink():
     events = [word for word in words(FLAP, "200ms") if word.startswith("at=")]
     assert events[:2] == ["at=3s,from=r0,to=r1,both=true,down=200ms", "at=5.2s,from=r0,to=r1,both=true,down=200ms"]
-    assert len(events) == sweeps.TIMES_DOWN and not [word for word in words(FLAP, "none") if word.startswith("at=")]
+    assert len(events) == definition.TIMES_DOWN and not [word for word in words(FLAP, "none") if word.startswith("at=")]
 
 
 def test_command_bucketAndBatch_AreTheTrainers():
@@ -112,9 +99,7 @@ def test_command_straggler_IsTheProbesAffair():
     listed = words(STRAGGLERS, "0.25", limit=("--limit-rank", 1, "--limit-share", 0.25))
     assert listed.index("--limit-rank") < listed.index("ddp_train") and value(listed, "--limit-share") == "0.25"
     plan = plan_for(STRAGGLERS)
-    slow, free = (
-        sweep_cells.run_limit_s(plan, STRAGGLERS, training.TrainingCell(name, "TCP")) for name in ("0.25", "free")
-    )
+    slow, free = (commands.run_limit_s(plan, STRAGGLERS, Cell(name, "TCP")) for name in ("0.25", "free"))
     assert slow == 4 * free
 
 
@@ -131,17 +116,17 @@ def test_command_algorithm_IsAllReducePerfs():
 def test_model_lostFrames_HaveTheMean(name):
     luck = np.random.default_rng(3)
     point, frames = LOSS.variant(name), 200_000
-    lost = sum(sweep_prediction.lost_of(frames, point, luck) for _ in range(10))
+    lost = sum(prediction.lost_of(frames, point, luck) for _ in range(10))
     # Bursts: some 5,000 of them, each with 4 lost; 5 % are some 3 standard deviations.
     assert lost / (10 * frames) == pytest.approx(0.01, rel=0.05)
 
 
 def test_model_loss_CostsMoreWithMoreOfIt():
     plan = plan_for(LOSS)
-    times = [sweep_prediction.reduce_s(plan, LOSS.variant(name), "DPDK") for name in ("0", "random-0.1", "random-5")]
+    times = [prediction.reduce_s(plan, LOSS.variant(name), "DPDK") for name in ("0", "random-0.1", "random-5")]
     assert times == sorted(times) and times[2] > 1.5 * times[0]
     # In bursts the same share of frames spoils fewer segments.
-    assert sweep_prediction.reduce_s(plan, LOSS.variant("burst-0.5"), "DPDK") < sweep_prediction.reduce_s(
+    assert prediction.reduce_s(plan, LOSS.variant("burst-0.5"), "DPDK") < prediction.reduce_s(
         plan, LOSS.variant("random-0.5"), "DPDK"
     )
 
@@ -150,8 +135,7 @@ def test_model_algorithms_AreRoundsAndBytes():
     plan = plan_for(ALGORITHM)
     small = {
         name: [
-            sweep_prediction.reduce_s(plan, ALGORITHM.variant(f"{name}-64KiB"), transport)
-            for transport in ("TCP", "DPDK")
+            prediction.reduce_s(plan, ALGORITHM.variant(f"{name}-64KiB"), transport) for transport in ("TCP", "DPDK")
         ]
         for name in ("ring", "halving_doubling", "bcube")
     }
@@ -165,7 +149,7 @@ BASE = {"t_step": 4.0, "t_ar": 1.5, "t_exposed": 0.5, "cpu": 0.8}
 
 
 def model(study, name, key, base=None, cores=2, **changes):
-    return sweep_prediction.value_of(
+    return sweep_tables.model_of(
         plan_for(study, **changes), study, study.variant(name), "TCP", key, BASE if base is None else base, cores
     )
 
@@ -201,7 +185,7 @@ def test_model_scaling_KnowsTheCores():
 
 def reduce_record(name, transport, times_s, retransmitted=0):
     return {
-        "cell": asdict(training.TrainingCell(name, transport)),
+        "cell": Cell(name, transport).as_record(),
         "repeat": 1,
         "folder": "raw/none",
         "times_s": list(times_s),
@@ -213,7 +197,7 @@ def reduce_record(name, transport, times_s, retransmitted=0):
 
 def training_record(name, transport, slowest, sha="a" * 64, repeated=3000):
     return {
-        "cell": asdict(training.TrainingCell(name, transport)),
+        "cell": Cell(name, transport).as_record(),
         "repeat": 1,
         "folder": "raw/none",
         "t_step_s": slowest,
@@ -279,16 +263,13 @@ def test_rows_scaling_EfficiencyIsAgainstTheFirstPoint():
 @pytest.mark.parametrize("other, met", [("a" * 64, True), ("b" * 64, False)])
 def test_targets_parameters_MustNotDependOnTheSweep(other, met):
     runs = [training_record("none", "TCP", [0.1] * 3), training_record("50ms", "DPDK", [0.1] * 3, sha=other)]
-    (one,) = sweep_tables.targets_of(plan_for(FLAP), FLAP, runs, [])
+    (one,) = sweep_tables.targets_of(plan_for(FLAP), FLAP, runs)
     assert one.met is met
 
 
 def test_reading_training_HasTheSlowestOfEachStep(tmp_path):
-    found = sweep_reading.run_of(
-        write_training_run(tmp_path / "run", events=4),
-        plan_for(BUCKET, steps=4),
-        BUCKET,
-        training.TrainingCell("25MiB", "TCP"),
+    found = reading.run_of(
+        write_training_run(tmp_path / "run", events=4), plan_for(BUCKET, steps=4), BUCKET, Cell("25MiB", "TCP")
     )
     assert (
         found["step_slowest_s"] == [2.0] * 3
@@ -301,9 +282,9 @@ def test_reading_training_HasTheSlowestOfEachStep(tmp_path):
     "transport, resent", [("TCP", {"retransmitted": 0, "timeouts": 12}), ("DPDK", {"retransmitted": 36, "timeouts": 4})]
 )
 def test_reading_reduce_SumsAllRanks(tmp_path, transport, resent):
-    plan, cell = plan_for(LOSS, rounds=2), training.TrainingCell("random-1", transport)
-    folder, _ = write_run(tmp_path / "run", plan.of_reduce(LOSS.variant("random-1")), cell)
-    found = sweep_reading.run_of(folder, plan, LOSS, cell)
+    plan, cell = plan_for(LOSS, rounds=2), Cell("random-1", transport)
+    folder = write_run(tmp_path / "run", plan.at(LOSS.variant("random-1")), cell)
+    found = reading.run_of(folder, plan, LOSS, cell)
     assert found["resent"] == resent and found["times_s"] == [1.0, 2.0] and found["fabric"]["offered"] == 200
 
 

@@ -5,22 +5,22 @@ import csv
 import pytest
 from conftest import RUNS, STUDY, plan_for, run_record, study_folder
 from gloo_bypass_tools.report.records import RecordError
-from gloo_bypass_tools.study import catalogue, rendering, tables
+from gloo_bypass_tools.study import catalogue, edge_tables, rendering
 
 
 def rows(runs=None, **changes):
-    return tables.rows_of(plan_for(**changes), STUDY, RUNS if runs is None else runs)
+    return edge_tables.rows_of(plan_for(**changes), STUDY, RUNS if runs is None else runs)
 
 
 def test_rows_recordedRuns_HaveMediansAndTheSlowest():
-    row = tables.row_at(rows(), "300ms", "default")
+    row = edge_tables.row_at(rows(), "300ms", "default")
     assert row.measured["TCP"].median_s == pytest.approx(4.2) and row.measured["TCP"].p99_s == 4.4
     assert row.times_faster("DPDK", "TCP") == pytest.approx(4.0)
     assert row.ratio("TCP") == pytest.approx(4.2 / row.model["TCP"].schedule_s)
 
 
 def test_rows_repeats_AreOfAllSamples():
-    found = tables.row_at(
+    found = edge_tables.row_at(
         rows([run_record("300ms", "TCP", "default", (1.0, 9.0)), run_record("300ms", "TCP", "default", (2.0, 3.0))]),
         "300ms",
         "default",
@@ -36,25 +36,25 @@ def test_rows_cellsWithoutRuns_AreLeftOut():
         ("300ms", "two", 0.0),
         ("300ms", "default", 1.0),
     ]
-    assert tables.row_at(rows(), "300ms", "default", 1.0).ratio("TCP") is None
+    assert edge_tables.row_at(rows(), "300ms", "default", 1.0).ratio("TCP") is None
 
 
 def test_rows_published_IsScaledByBytesAndStandsWhereItBelongs():
-    row = tables.row_at(rows(), "300ms", "default")
+    row = edge_tables.row_at(rows(), "300ms", "default")
     assert row.published_as == pytest.approx(76.027)
     assert row.published_s == pytest.approx(76.027 * 16 * 2**20 / 327_650_304)
-    assert tables.row_at(rows(), "300ms", "two").published_s is None
-    assert tables.row_at(rows(), "300ms", "default", 1.0).published_s is None
+    assert edge_tables.row_at(rows(), "300ms", "two").published_s is None
+    assert edge_tables.row_at(rows(), "300ms", "default", 1.0).published_s is None
 
 
 def test_rows_otherRanks_HaveNothingPublishedAndNoTargets():
     plan = plan_for(ranks=2)
-    found = tables.rows_of(plan, STUDY, RUNS)
-    assert all(row.published_s is None for row in found) and tables.targets_of(plan, STUDY, found) == []
+    found = edge_tables.rows_of(plan, STUDY, RUNS)
+    assert all(row.published_s is None for row in found) and edge_tables.targets_of(plan, STUDY, found) == []
 
 
 def test_targets_farEdge_SayWhatIsReached():
-    found = {(one.label, one.wanted): one for one in tables.targets_of(plan_for(), STUDY, rows())}
+    found = {(one.label, one.wanted): one for one in edge_tables.targets_of(plan_for(), STUDY, rows())}
     met = [one.met for one in found.values()]
     # 1.05 s of 0.92, 0.75 of 0.62; with 1 % loss 2.5 of 0.92; two segments with loss were not measured.
     assert met == [True, True, False, None]
@@ -65,12 +65,12 @@ def test_targets_slowEdge_AreOfEveryTransport():
     study = catalogue.STUDIES["edge-bandwidth"]
     plan = plan_for(study="edge-bandwidth", variants=("50Mbit",), losses=(0.0,), lossy=())
     runs = [run_record("50Mbit", "TCP", "default", (4.3,)), run_record("50Mbit", "DPDK", "default", (5.5,))]
-    found = tables.targets_of(plan, study, tables.rows_of(plan, study, runs))
+    found = edge_tables.targets_of(plan, study, edge_tables.rows_of(plan, study, runs))
     assert [(one.label, one.met) for one in found] == [("50 Mbit/s over TCP", True), ("50 Mbit/s over DPDK", False)]
 
 
 def test_shares_ofTcpsTime_AddUpToIt():
-    (one,) = tables.shares_of(plan_for(), STUDY, rows())
+    (one,) = edge_tables.shares_of(plan_for(), STUDY, rows())
     assert (one.transport_s, one.pipeline_s, one.rest_s) == (
         pytest.approx(3.15),
         pytest.approx(0.3),
@@ -82,13 +82,13 @@ def test_shares_ofTcpsTime_AddUpToIt():
 
 
 def test_shares_withoutTcp_AreNone():
-    assert tables.shares_of(plan_for(transports=("DPDK",)), STUDY, rows(transports=("DPDK",))) == []
+    assert edge_tables.shares_of(plan_for(transports=("DPDK",)), STUDY, rows(transports=("DPDK",))) == []
 
 
 def test_windows_ofBothTransports_AreBytes():
     found = {
         (one.row.variant, one.row.segment, one.row.loss_percent, one.transport): one
-        for one in tables.windows_of(rows(), plan_for().settings)
+        for one in edge_tables.windows_of(rows(), plan_for().settings)
     }
     tcp, dpdk = found["300ms", "default", 0.0, "TCP"], found["300ms", "default", 0.0, "DPDK"]
     assert (tcp.window_bytes, tcp.control, tcp.retransmitted) == (700 * 1448, "cubic", 2)
@@ -116,7 +116,7 @@ def test_render_folder_WritesEverythingAndTheSameAgain(tmp_path):
 def test_render_rdmaInTheGuest_SaysWhereItWas(tmp_path):
     run = run_record("300ms", "RDMA", "default", [8.0])
     run["fabric"]["netem"] = "Linux 6.1.0 on QEMU TCG CPU"
-    sentence = tables.elsewhere_of(tables.rows_of(plan_for(transports=("TCP", "RDMA")), STUDY, [run]))
+    sentence = edge_tables.elsewhere_of(edge_tables.rows_of(plan_for(transports=("TCP", "RDMA")), STUDY, [run]))
     assert sentence == [
         "RDMA: ranks, and links made by the kernel's netem, were on Linux 6.1.0 on QEMU TCG CPU: "
         "another machine's processor time, the same delays."

@@ -6,7 +6,8 @@ import pytest
 from conftest import plan_for, probe
 from gloo_bypass_tools.report import plots as report_plots
 from gloo_bypass_tools.report.records import RecordError
-from gloo_bypass_tools.study import columns, event_plots, matrix_plot, trace_plots, traces, training
+from gloo_bypass_tools.study import catalogue, columns, event_plots, matrix_plot, trace_plots, traces
+from gloo_bypass_tools.study.plan import plan_of
 
 PNG = b"\x89PNG\r\n"
 CAPTURE = {
@@ -118,7 +119,7 @@ def test_matrix_shades_RiseWithTheBytes():
 
 
 def test_eventGroups_published_StandBesideEachTransport():
-    plan = training.TrainingPlan(study="world-size", scale="small", variants=("ws=2", "ws=4"))
+    plan = plan_of(catalogue.STUDIES["world-size"], "small")
     figures = [figure for figure in event_plots.training_tables.measurements.read() if figure.study == "world-size"]
     run = {
         "cell": {"variant": "ws=2", "transport": "TCP"},
@@ -181,9 +182,7 @@ def test_columns_failureOfTcpOverNetem_IsNotThatOfTcp():
         "runs": [],
         "failures": [{"stage": "repeat 1, 1 of 2: ws=2, TCP-netem", "reason": "no memory"}],
     }
-    found = columns.absent_of(
-        record, training.TrainingPlan(study="precision", scale="small", transports=("TCP", "TCP-netem"))
-    )
+    found = columns.absent_of(record, plan_of(catalogue.STUDIES["precision"], "small", transports=("TCP", "TCP-netem")))
     assert [one.transport for one in found] == ["TCP", "TCP-netem", "DPDK", "RDMA"]
     assert [(one.transport, one.why) for one in found][:2] == [
         ("TCP", "nothing of it was measured"),

@@ -4,7 +4,7 @@ themselves."""
 import json
 import os
 import subprocess
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,27 +13,28 @@ from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.results import ResultsFolder
 from gloo_bypass_tools.study import (
     catalogue,
-    cells,
     command,
+    commands,
     options,
     prediction,
+    reading,
     rendering,
-    training,
     training_prediction,
-    training_reading,
     training_rendering,
     training_tables,
 )
+from gloo_bypass_tools.study.definition import Point
+from gloo_bypass_tools.study.plan import Cell, plan_from, plan_of, steps_of
 
 STUDY = catalogue.STUDIES["world-size"]
-TCP2 = training.TrainingCell("ws=2", "TCP")
-PROGRAMS = cells.Programs(
+TCP2 = Cell("ws=2", "TCP")
+PROGRAMS = commands.Programs(
     "fabric-run", "fabric", "all_reduce_perf", "python3", "rank_probe.py", "ddp_train", "capture_analyser"
 )
 
 
 def plan_for(**changes):
-    return training.TrainingPlan(**({"study": STUDY.name, "scale": "small", "variants": ("ws=2", "ws=4")} | changes))
+    return plan_of(STUDY, "small", **{"variants": ("ws=2", "ws=4")} | changes)
 
 
 def event(size=656e6, seconds=4.0):
@@ -70,8 +71,8 @@ def row(rows, variant, metric, statistic):
 
 
 def test_command_variant_IsTheTrainersOptions():
-    variant = training.TrainingVariant("x", ranks=4, batch=16, precision="fp64", barrier=True)
-    listed = training.command_of(plan_for(), variant, training.TrainingCell("x", "DPDK"), PROGRAMS, "/out")
+    variant = Point("x", ranks=4, batch=16, precision="fp64", barrier=True)
+    listed = commands.command_of(plan_for(), replace(STUDY, variants=(variant,)), Cell("x", "DPDK"), PROGRAMS, "/out")
     for flag, value in (
         ("--ranks", "4"),
         ("--batch-size", "16"),
@@ -87,10 +88,10 @@ def test_command_files_AreTheTrainers(tmp_path):
     text = tmp_path / "wiki.txt"
     text.write_text("words")
     parsed = command.parser_of().parse_args(["world-size", "--data", str(text), "--weights", str(text)])
-    plan = options.training_plan(parsed)
-    listed = training.command_of(plan, STUDY.variant("ws=2"), TCP2, PROGRAMS, "/out")
+    plan = options.plan_from_options(parsed)
+    listed = commands.command_of(plan, STUDY, TCP2, PROGRAMS, "/out")
     assert listed[-4:] == ["--data", str(text), "--weights", str(text)] and options.files_problem(plan) == ""
-    assert training.TrainingPlan.from_record(json.loads(json.dumps(plan.as_record()))) == plan
+    assert plan_from(STUDY, json.loads(json.dumps(plan.as_record()))) == plan
     record = {
         "machine": MACHINE,
         "runs": [],
@@ -98,7 +99,7 @@ def test_command_files_AreTheTrainers(tmp_path):
         "kernel_tcp": {"congestion_control": "cubic", "tcp_rmem": "1 2 3", "tcp_wmem": "1 2 3"},
         "environment": {},
     }
-    notes = training_rendering.notes(record, plan, STUDY)
+    notes = training_rendering.notes_of(record, plan, STUDY)
     assert f"on {text}, a token a byte, weights of {text} at first." in " ".join(" ".join(notes).split())
 
 
@@ -121,16 +122,16 @@ def test_command_filesThatCannotBe_AreRefusedFirst(arguments, said, capsys):
 )
 def test_steps_epoch_AreThePublishedOnes(study, variant, steps):
     one = catalogue.STUDIES[study].variant(variant)
-    assert training.steps_of(plan_for(steps=0), one) == steps and training.steps_of(plan_for(steps=4), one) == 4
-    assert training.steps_of(plan_for(steps=99), one) == steps
+    assert steps_of(plan_for(steps=0), one) == steps and steps_of(plan_for(steps=4), one) == 4
+    assert steps_of(plan_for(steps=99), one) == steps
 
 
 def test_eventBytes_twoRanks_ArePayloadAndHeaders():
-    found = training.event_bytes(plan_for(), STUDY.variant("ws=2"), "TCP")
+    found = training_prediction.event_bytes(plan_for(), STUDY.variant("ws=2"), "TCP")
     assert found.payload == 2 * 327_650_304
     # 66 bytes of header for 1,448 of data, and a few acknowledgements.
     assert 1 + 66 / 1448 < found.frames / found.payload < 1.06
-    assert training.event_bytes(plan_for(model="tiny"), STUDY.variant("ws=2"), "TCP").payload == 2 * 183_808
+    assert training_prediction.event_bytes(plan_for(model="tiny"), STUDY.variant("ws=2"), "TCP").payload == 2 * 183_808
 
 
 def test_rows_sampledFigures_StandBesideThePublished():
@@ -155,7 +156,7 @@ def test_rows_variantThatNobodyPublished_HasItsOwn():
     half = row(rows, "bf16", "bytes_per_event", "median")
     assert {one.variant for one in rows} == {"bf16"} and half.published is None and half.measured["TCP"] == 325.0
     assert half.model["TCP"] == pytest.approx(
-        training.event_bytes(plan, study.variant("fp32"), "TCP").frames / 2e6, rel=0.001
+        training_prediction.event_bytes(plan, study.variant("fp32"), "TCP").frames / 2e6, rel=0.001
     )
 
 
@@ -168,14 +169,17 @@ def test_rows_partOfAnEpoch_HaveNoSumsAndCounts():
 
 
 def test_targets_bytesOfAnEvent_WithinHalfAPercent():
-    plan, frames = plan_for(variants=("ws=2",)), training.event_bytes(plan_for(), STUDY.variant("ws=2"), "TCP").frames
+    plan, frames = (
+        plan_for(variants=("ws=2",)),
+        training_prediction.event_bytes(plan_for(), STUDY.variant("ws=2"), "TCP").frames,
+    )
     (near,) = training_tables.targets_of(plan, STUDY, [run_record("ws=2", "TCP", [event(frames * 1.004)])])
     (far,) = training_tables.targets_of(plan, STUDY, [run_record("ws=2", "TCP", [event(frames * 0.993)])])
     assert (near.met, near.measured, far.met, far.measured) == (True, "+0.40 %", False, "-0.70 %")
 
 
 def test_targets_bytesWithFewAcknowledgements_AreWithinWhatTcpMaySend():
-    plan, made = plan_for(variants=("ws=4",)), training.event_bytes(plan_for(), STUDY.variant("ws=4"), "TCP")
+    plan, made = plan_for(variants=("ws=4",)), training_prediction.event_bytes(plan_for(), STUDY.variant("ws=4"), "TCP")
     assert made.frames / made.fewest == pytest.approx(1.02, abs=0.005)
     found = [
         training_tables.targets_of(plan, STUDY, [run_record("ws=4", "TCP", [event(size)])])[0]
@@ -187,7 +191,7 @@ def test_targets_bytesWithFewAcknowledgements_AreWithinWhatTcpMaySend():
         (True, "+0.00 %"),
         (False, "-0.70 %"),
     ]
-    dpdk = training.event_bytes(plan_for(), STUDY.variant("ws=4"), "DPDK")
+    dpdk = training_prediction.event_bytes(plan_for(), STUDY.variant("ws=4"), "DPDK")
     assert dpdk.fewest == dpdk.frames
 
 
@@ -235,7 +239,7 @@ def test_render_bothTransports_SaysWhetherTheBitsAgree(tmp_path, other, said):
 
 
 def test_reading_run_LeavesWarmUpOutOfTimes(tmp_path):
-    found = training_reading.run_of(write_training_run(tmp_path / "run"), plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+    found = reading.run_of(write_training_run(tmp_path / "run"), plan_for(steps=3), STUDY, TCP2)
     assert len(found["t_step_s"]) == 2 * 2 and len(found["capture"]["events"]) == 3 and found["lost_frames"] == 2
 
 
@@ -244,7 +248,7 @@ def test_reading_captureMissedFrames_IsRefused(tmp_path):
     record = json.loads((folder / "fabric.json").read_text())
     (folder / "fabric.json").write_text(json.dumps(record | {"capture": {"lost": 5}}))
     with pytest.raises(RecordError, match="fabric.json: 5 frames are not in the run's capture"):
-        training_reading.run_of(folder, plan_for(), STUDY.variant("ws=2"), TCP2, 3)
+        reading.run_of(folder, plan_for(steps=3), STUDY, TCP2)
 
 
 @pytest.mark.parametrize(
@@ -257,9 +261,7 @@ def test_reading_captureMissedFrames_IsRefused(tmp_path):
 )
 def test_reading_brokenRun_IsRefused(tmp_path, changes, said):
     with pytest.raises(RecordError, match=said):
-        training_reading.run_of(
-            write_training_run(tmp_path / "run", **changes), plan_for(), STUDY.variant("ws=2"), TCP2, 3
-        )
+        reading.run_of(write_training_run(tmp_path / "run", **changes), plan_for(steps=3), STUDY, TCP2)
 
 
 def flow(start, end, median, least=None, rate=1e6):
@@ -298,16 +300,12 @@ def timed_run(variant, transport, reduce_s, rest_s=45.0):
 
 
 def test_slowEdge_command_HasTheEdgeAndFourRanks():
-    listed = training.command_of(
-        far_plan(), FAR.variant("300ms"), training.TrainingCell("300ms", "DPDK"), PROGRAMS, "/out"
-    )
+    listed = commands.command_of(far_plan(), FAR, Cell("300ms", "DPDK"), PROGRAMS, "/out")
     assert (
         listed[listed.index("--edge") + 1] == "from=r3,to=r2,delay=300ms,queue=256MiB"
         and listed[listed.index("--ranks") + 1] == "4"
     )
-    assert "--edge" not in training.command_of(
-        far_plan(), FAR.variant("base"), training.TrainingCell("base", "DPDK"), PROGRAMS, "/out"
-    )
+    assert "--edge" not in commands.command_of(far_plan(), FAR, Cell("base", "DPDK"), PROGRAMS, "/out")
 
 
 def test_slowEdge_timeOverTcp_IsThatOfThePublishedRunsModel():
@@ -324,7 +322,7 @@ def test_slowEdge_timeOverTcp_IsThatOfThePublishedRunsModel():
         * 327_650_304
         * 8
         / 50e6
-        / prediction.payload_share(cells.Plan(study="edge-bandwidth", scale="small"), "DPDK")
+        / prediction.payload_share(plan_of(catalogue.STUDIES["edge-bandwidth"], "small"), "DPDK")
     )
     assert training_prediction.reduces_s(plan_for(), SLOW.variant("50Mbit"), "DPDK", 0.0) == pytest.approx(
         crossing, rel=0.02
@@ -435,8 +433,8 @@ def test_rows_ofARank_AreLevelsAndItsShareOfTheBytes():
 
 def test_publishedFigures_AreShownByAStudyOrElsewhere():
     """arithmetic_perf prints the loop's figures."""
-    shown = {study.published_name for study in catalogue.STUDIES.values() if hasattr(study, "published_name")}
-    shown |= {name for study in catalogue.STUDIES.values() for name, _ in getattr(study, "flows", ())}
+    shown = {study.published_name for study in catalogue.STUDIES.values()}
+    shown |= {name for study in catalogue.STUDIES.values() for name, _ in study.flows}
     for figure in training_tables.measurements.read():
         assert figure.study in shown, figure
         assert figure.metric.removesuffix("_ratio") in {*training_rendering.METRICS, "loop_duration"}, figure
@@ -509,6 +507,6 @@ def test_study_ofTheProgramsThemselves_SeesTheSameEventsOverBoth(tmp_path):
         )
         assert 3 * 2 * 183_808 < run["capture"]["total_bytes"]
     assert [run["cell"] for run in record["runs"]] == [
-        asdict(training.TrainingCell("barrier", transport)) for transport in ("TCP", "DPDK")
+        Cell("barrier", transport).as_record() for transport in ("TCP", "DPDK")
     ]
     assert not list(results.glob("raw/*/capture.pcapng"))

@@ -1,8 +1,7 @@
 """All-reduces by three of Gloo's algorithms."""
 
-from gloo_bypass_tools.study import sweep_prediction, sweeps
-from gloo_bypass_tools.study.edge_study import MIB
-from gloo_bypass_tools.study.sweeps import Point
+from gloo_bypass_tools.study import prediction
+from gloo_bypass_tools.study.definition import MIB, REDUCE, REDUCE_SCALES, Point, sweep
 
 ABOUT = """
 Four ranks reduce vectors of three sizes by three of Gloo's algorithms, over edges of 5 ms, one way. Ring and bcube are
@@ -30,18 +29,18 @@ def points():
 
 
 STUDIES = (
-    sweeps.Sweep(
+    sweep(
+        REDUCE,
         name="algorithm",
         order=110,
         title="Ring, halving-doubling and bcube",
         about=ABOUT,
         model_about=MODEL,
         axis="vector",
-        workload=sweeps.REDUCE,
         variants=tuple(points()),
         base="ring-64KiB",
         quantities=("time", "busbw", "sent_again"),
-        scales=sweeps.REDUCE_SCALES,
-        predicted=sweep_prediction.of_reduce,
+        scales=REDUCE_SCALES,
+        predicted=prediction.of_reduce,
     ),
 )

@@ -1,8 +1,8 @@
 """Training with other sizes of DDP's buckets."""
 
 from gloo_bypass_tools.model import overlap
-from gloo_bypass_tools.study import sweep_prediction, sweeps, training
-from gloo_bypass_tools.study.sweeps import Point
+from gloo_bypass_tools.study.definition import TINY, TRAIN, TRAINING_SCALES, Point, sweep
+from gloo_bypass_tools.study.training_prediction import gradient_buckets
 
 ABOUT = """
 Two ranks; gradients are reduced in buckets of at most so many MiB, the first of at most 1 MiB, while backward goes on.
@@ -27,7 +27,7 @@ def timeline(model, point, base_point, base):
     """Of this point's buckets, where the base's T_ar and its visible part say how long backward's window and a byte
     take."""
     window_s = base["t_ar"] - base["t_exposed"]
-    of_base, total = training.gradient_buckets(base_point, model), 0.0
+    of_base, total = gradient_buckets(base_point, model), 0.0
     if base["t_ar"] <= 0:
         return None
     low, high = 0.0, 2 * base["t_ar"] / sum(bucket.size for bucket in of_base)
@@ -36,11 +36,11 @@ def timeline(model, point, base_point, base):
         low, high = (low, total) if time_of_buckets(of_base, window_s, total).ar_s > base["t_ar"] else (total, high)
     # The window is from the first bucket's readiness to the last one's, and a smaller first bucket is ready sooner: by
     # little, left out.
-    return time_of_buckets(training.gradient_buckets(point, model), window_s, total)
+    return time_of_buckets(gradient_buckets(point, model), window_s, total)
 
 
 def predicted(asked):
-    if not sweep_prediction.has_times(asked.base):
+    if not asked.has_times:
         return None
     made = timeline(asked.plan.model_over(asked.transport), asked.point, asked.base_point, asked.base)
     if made is None:
@@ -52,8 +52,8 @@ def predicted(asked):
     }.get(asked.key)
 
 
-def guest_problem(plan, _study):
-    if plan.guest_model != training.TINY:
+def guest_problem(plan):
+    if plan.guest_model != TINY:
         return ""
     return (
         "in the guest the tiny model trains, whose gradient of 0.18 MB is one bucket at all these sizes; "
@@ -62,14 +62,14 @@ def guest_problem(plan, _study):
 
 
 STUDIES = (
-    sweeps.Sweep(
+    sweep(
+        TRAIN,
         name="bucket",
         order=120,
         title="Bucket size of DDP",
         about=ABOUT,
         model_about=MODEL,
         axis="bucket, MiB",
-        workload=sweeps.TRAIN,
         base="25MiB",
         variants=tuple(
             Point(
@@ -81,7 +81,7 @@ STUDIES = (
             for size in (1.0, 5.0, 25.0, 100.0, 400.0)
         ),
         quantities=("t_step", "t_ar", "t_exposed", "bytes_per_event"),
-        scales=sweeps.TRAINING_SCALES,
+        scales=TRAINING_SCALES,
         same_bits=True,
         predicted=predicted,
         guest_problem=guest_problem,

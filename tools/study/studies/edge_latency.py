@@ -1,6 +1,8 @@
 """One edge of the ring with added delay: of one vector, and training over it."""
 
-from gloo_bypass_tools.study import edge_study, prediction, tables, training, transports
+from gloo_bypass_tools.study import edge_tables, transports
+from gloo_bypass_tools.study.definition import BASE, SEGMENT_NAMES, Edge, Point, edge_study, edge_training_study
+from gloo_bypass_tools.study.tables import target_of
 
 ABOUT = """
 The edge from rank 3 to rank 2 has 100, 200 or 300 ms of added delay, one way; every other edge, and the way back, is
@@ -8,6 +10,10 @@ short.
 """
 # Times what Gloo's schedule, or physics, allows.
 MOST, MOST_WITH_LOSS = 1.25, 1.5
+YARDSTICKS = {
+    "default": ("what Gloo's schedule allows", edge_tables.Row.lossless_ratio),
+    "two": ("propagation and serialisation", edge_tables.Row.floor_ratio),
+}
 
 
 def targets_of(plan, _study, rows):
@@ -19,36 +25,27 @@ def targets_of(plan, _study, rows):
         for loss in sorted({row.loss_percent for row in rows} | {0.0}):
             most = MOST_WITH_LOSS if loss else MOST
             label = f"300 ms edge over {transport}" + (f", {loss:g} % loss" if loss else "")
-            for segment, yardstick, ratio in (
-                ("default", "what Gloo's schedule allows", tables.Row.lossless_ratio),
-                ("two", "propagation and serialisation", tables.Row.floor_ratio),
-            ):
-                row = tables.row_at(rows, "300ms", segment, loss)
-                found.append(
-                    tables.target_of(
-                        f"{label}, segments {edge_study.SEGMENT_NAMES[segment]}",
-                        f"within {most:g} x of {yardstick}",
-                        None if row is None else ratio(row, transport),
-                        most,
-                    )
-                )
+            for segment, (yardstick, ratio) in YARDSTICKS.items():
+                row = edge_tables.row_at(rows, "300ms", segment, loss)
+                named, wanted = f"{label}, segments {SEGMENT_NAMES[segment]}", f"within {most:g} x of {yardstick}"
+                found.append(target_of(named, wanted, row and ratio(row, transport), most))
     return found
 
 
-STUDY = edge_study.EdgeStudy(
+def point(ms):
+    return Point(f"{ms}ms", ranks=4, edge=Edge(delay_ms=float(ms)), label=f"{ms} ms")
+
+
+STUDY = edge_study(
     name="edge-latency",
     order=10,
     title="One ring edge with added delay",
     about=ABOUT,
-    variants=(
-        edge_study.Variant(edge_study.BASE),
-        *(edge_study.Variant(f"{ms}ms", delay_ms=float(ms)) for ms in (100, 200, 300)),
-    ),
-    tables={"t_ar": "5.21", "event_duration": "5.20"},
+    variants=(Point(BASE, ranks=4, label="no limit"), *map(point, (100, 200, 300))),
+    table="5.21",
     losses=(0.0, 0.1, 1.0),
     lossy={"small": ("300ms",), "published": ("100ms", "200ms", "300ms")},
-    model=prediction.model_of,
     targets=targets_of,
     shares=True,
 )
-STUDIES = (STUDY, training.over_slow_edge(STUDY, order=80))
+STUDIES = (STUDY, edge_training_study(STUDY, order=80))

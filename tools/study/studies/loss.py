@@ -1,11 +1,11 @@
 """All-reduces over edges that lose frames, each by itself or in bursts."""
 
-from gloo_bypass_tools.study import sweep_prediction, sweeps
-from gloo_bypass_tools.study.sweeps import Point
+from gloo_bypass_tools.study import definition, prediction
+from gloo_bypass_tools.study.definition import REDUCE, REDUCE_SCALES, Point, sweep
 
 ABOUT = f"""
 Four ranks reduce one vector over edges of 5 ms, one way, which lose 0 to 5 % of their frames, acknowledgements too:
-each by itself, or in bursts of five frames in the mean, of which {sweeps.BURST_LOSS_PERCENT:g} % are lost.
+each by itself, or in bursts of five frames in the mean, of which {definition.BURST_LOSS_PERCENT:g} % are lost.
 """
 MODEL = """
 Gloo's schedule over these edges, where a segment comes one round trip later for each time that any of its frames has to
@@ -29,18 +29,18 @@ def points():
 
 
 STUDIES = (
-    sweeps.Sweep(
+    sweep(
+        REDUCE,
         name="loss",
         order=100,
         title="Loss on every edge, random and in bursts",
         about=ABOUT,
         model_about=MODEL,
         axis="frames lost",
-        workload=sweeps.REDUCE,
         variants=tuple(points()),
         base="0",
         quantities=("time", "sent_again", "timeouts", "busbw"),
-        scales=sweeps.REDUCE_SCALES,
-        predicted=sweep_prediction.of_reduce,
+        scales=REDUCE_SCALES,
+        predicted=prediction.of_reduce,
     ),
 )

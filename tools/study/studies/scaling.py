@@ -1,8 +1,7 @@
 """Training with two, three and four ranks: with the same global batch, and with the same batch each."""
 
 from gloo_bypass_tools.model import ring
-from gloo_bypass_tools.study import sweep_prediction, sweeps
-from gloo_bypass_tools.study.sweeps import Point
+from gloo_bypass_tools.study.definition import TRAIN, TRAINING_SCALES, Point, sweep
 
 GLOBAL_BATCH = 24
 STRONG = f"Two, three and four ranks share a global batch of {GLOBAL_BATCH} samples."
@@ -15,7 +14,7 @@ rank; both stretched by ranks / cores where ranks share cores.
 
 def predicted(asked):
     point, first, base = asked.point, asked.base_point, asked.base
-    if not sweep_prediction.has_times(base):
+    if not asked.has_times:
         return None
 
     def crowded(ranks):
@@ -36,14 +35,14 @@ def predicted(asked):
 
 def study(name, order, title, about, batch_of, published=()):
     """`published`: numbers of ranks that the published study of the world size has too."""
-    return sweeps.Sweep(
+    return sweep(
+        TRAIN,
         name=name,
         order=order,
         title=title,
         about=about,
         model_about=MODEL,
         axis="ranks",
-        workload=sweeps.TRAIN,
         variants=tuple(
             Point(
                 f"ws={ranks}",
@@ -57,7 +56,7 @@ def study(name, order, title, about, batch_of, published=()):
         ),
         base="ws=2",
         quantities=("t_step", "samples_per_s", "efficiency", "computing", "t_ar", "bytes_per_event"),
-        scales=sweeps.TRAINING_SCALES,
+        scales=TRAINING_SCALES,
         predicted=predicted,
     )
 

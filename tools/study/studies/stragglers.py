@@ -1,7 +1,6 @@
 """Training where one rank has little processor time."""
 
-from gloo_bypass_tools.study import sweep_prediction, sweeps
-from gloo_bypass_tools.study.sweeps import Point
+from gloo_bypass_tools.study.definition import TRAIN, TRAINING_SCALES, Point, sweep
 
 ABOUT = """
 Two ranks; the second may use a whole core, a half or a quarter of one, and the first waits for it.
@@ -14,28 +13,28 @@ step without limit.
 
 def predicted(asked):
     base = asked.base
-    if not sweep_prediction.has_times(base) or asked.key != "t_step" or base.get("cpu") is None:
+    if not asked.has_times or asked.key != "t_step" or base.get("cpu") is None:
         return None
     share = 1.0 if asked.point.processor_share is None else asked.point.processor_share
     return max(base["t_step"], base["t_step"] * base["cpu"] / share)
 
 
 STUDIES = (
-    sweeps.Sweep(
+    sweep(
+        TRAIN,
         name="stragglers",
         order=140,
         title="One rank with little processor time",
         about=ABOUT,
         model_about=MODEL,
         axis="share of a core",
-        workload=sweeps.TRAIN,
         base="free",
         variants=(
             Point("free", barrier=True, label="no limit", published=("barrier", "barrier")),
             *(Point(f"{share:g}", barrier=True, label=f"{share:g}", processor_share=share) for share in (0.5, 0.25)),
         ),
         quantities=("t_step", "t_ar", "t_exposed", "cpu"),
-        scales=sweeps.TRAINING_SCALES,
+        scales=TRAINING_SCALES,
         same_bits=True,
         predicted=predicted,
     ),

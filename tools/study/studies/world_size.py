@@ -1,13 +1,13 @@
 """Training with two ranks and with four."""
 
-from gloo_bypass_tools.study.training import TrainingStudy, TrainingVariant
+from gloo_bypass_tools.study.definition import Point, Study
 
 STUDIES = (
-    TrainingStudy(
+    Study(
         name="world-size",
         order=60,
         title="Two ranks and four",
         about="Three times the bytes an event, half the events.",
-        variants=(TrainingVariant("ws=2"), TrainingVariant("ws=4", ranks=4)),
+        variants=(Point("ws=2"), Point("ws=4", ranks=4)),
     ),
 )

@@ -2,12 +2,12 @@
 
 from gloo_bypass_tools.report import wording
 from gloo_bypass_tools.report.plots import DASHES, MARKERS, figure_with, place_of, plain_log_axis, png_of, titled
-from gloo_bypass_tools.study import edge_study, tables
+from gloo_bypass_tools.study import definition, edge_tables
 
 
 def series_of(rows, variants, segment, transport):
     """(positions, medians, slowest, model) of the variants that were measured."""
-    found = [(index, tables.row_at(rows, variant, segment)) for index, variant in enumerate(variants)]
+    found = [(index, edge_tables.row_at(rows, variant, segment)) for index, variant in enumerate(variants)]
     found = [(index, row) for index, row in found if row is not None and transport in row.measured]
     return (
         [index for index, _ in found],
@@ -22,7 +22,7 @@ def published_points(axes, rows, plan, theme):
     found = [
         (index, row.published_s)
         for index, variant in enumerate(plan.variants)
-        if (row := tables.row_at(rows, variant, "default")) is not None and row.published_s is not None
+        if (row := edge_tables.row_at(rows, variant, "default")) is not None and row.published_s is not None
     ]
     if found:
         axes.plot(
@@ -58,7 +58,7 @@ def time(rows, plan, study, theme):
                 marker=MARKERS[look],
                 markersize=5.5,
                 linestyle=DASHES[0] if number == 0 else "--",
-                label=f"{transport}, {edge_study.SEGMENT_NAMES[segment]}",
+                label=f"{transport}, {definition.SEGMENT_NAMES[segment]}",
             )
             axes.plot(at, model, color=colour, linewidth=1.1, linestyle=":", alpha=0.9 if number == 0 else 0.6)
     published_points(axes, rows, plan, theme)
@@ -88,7 +88,7 @@ def loss(rows, plan, study, theme):
     for number, (transport, segment) in enumerate(groups):
         look = place_of(transport, plan.transports.index(transport))
         for position, share in enumerate(losses):
-            row = tables.row_at(present, variant, segment, share)
+            row = edge_tables.row_at(present, variant, segment, share)
             if row is None or transport not in row.measured:
                 continue
             at, one = position + (number - (len(groups) - 1) / 2) * width, row.measured[transport]
@@ -98,7 +98,7 @@ def loss(rows, plan, study, theme):
                 width=width * 0.92,
                 color=theme.series[look],
                 alpha=1.0 if segment == "default" else 0.5,
-                label=f"{transport}, {edge_study.SEGMENT_NAMES[segment]}" if position == 0 else None,
+                label=f"{transport}, {definition.SEGMENT_NAMES[segment]}" if position == 0 else None,
             )
             axes.text(
                 at, one.median_s, wording.number(one.median_s), ha="center", va="bottom", fontsize=8, color=theme.ink
