@@ -11,6 +11,7 @@ from pathlib import Path
 from gloo_bypass_tools.fabric_run import enclosure, place
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.common.argument_types import split_at_dashes
 from gloo_bypass_tools.report.command import shown
 from gloo_bypass_tools.report.records import RecordError, json_object
 from gloo_bypass_tools.report.results import ResultsError, ResultsFolder, default_path
@@ -26,9 +27,11 @@ from gloo_bypass_tools.study import (
     transports,
 )
 from gloo_bypass_tools.study.measurement import SCHEMA, StudyMeasurement
+from gloo_bypass_tools.study.printed import failures, scaling, summation, techniques
 from gloo_bypass_tools.study.plan import plan_from
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+PRINTED = {"techniques": techniques, "scaling": scaling, "failures": failures, "summation": summation}
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
 prints its tables with what was published,
 what was measured and what the model says. Those up to flow-symmetry are the published studies; the others sweep one \
@@ -71,11 +74,18 @@ def parser_of():
         one = parsers.add_parser(study.name, help=study.title, description=about)
         options.add_options(one, study)
         one.set_defaults(study=study)
-    draw = parsers.add_parser(
-        "draw", help="the tables, plots and page of a folder once more", description="Draws a study's folder again."
-    )
-    draw.add_argument("folder", type=Path)
-    parsers.add_parser("in-guest").add_argument("folder", type=Path)  # the guest's part, which guest_part starts
+    for name, study in PRINTED.items():
+        one = parsers.add_parser(
+            name, help=study.TITLE, description=study.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        study.add_options(options.Options(one))
+        one.set_defaults(printed=study)
+    about = "the tables, plots and page of a folder once more"
+    again = parsers.add_parser("draw", help=about, description="Draws a study's folder again.")
+    there = parsers.add_parser("in-guest")  # the guest's part, which guest_part starts
+    for one, run_folder in ((again, draw), (there, in_guest)):
+        one.add_argument("folder", type=Path)
+        one.set_defaults(run_folder=run_folder)
     return parser
 
 
@@ -206,12 +216,32 @@ def measure_into(folder, given, plan, left_out, arguments, record):
     return status
 
 
+def parsed(parser, arguments):
+    """What follows "--", of a study that prints its tables: flags of the program that it runs."""
+    own, program = split_at_dashes(arguments)
+    given = parser.parse_args(own)
+    if program and "printed" not in given:
+        parser.error(f"unrecognized arguments: {' '.join(program)}")
+    return argparse.Namespace(**vars(given), flags=program[1:])
+
+
+def print_study(parser, given):
+    if problem := given.printed.problem_of(given):
+        parser.error(problem)
+    try:
+        given.printed.run(given)
+    except (RuntimeError, ValueError) as error:
+        print(f"study: {error}", file=sys.stderr)
+        return FAILED
+    return 0
+
+
 def run(parser, arguments):
-    given, earlier = parser.parse_args(arguments), None
-    if given.name == "draw":
-        return draw(given.folder)
-    if given.name == "in-guest":
-        return in_guest(given.folder)
+    given, earlier = parsed(parser, arguments), None
+    if "run_folder" in given:
+        return given.run_folder(given.folder)
+    if "printed" in given:
+        return print_study(parser, given)
     if given.continued:
         if given.name:
             parser.error("--continue goes without a study's name: the folder says which")

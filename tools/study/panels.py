@@ -99,3 +99,9 @@ def shade_events(axes, theme, events):
 
 def empty_panel(axes, theme, why):
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", fontsize=9, color=theme.faint)
+
+
+def write(figure, path):
+    """In the format that the file's name says."""
+    figure.savefig(path, facecolor=figure.get_facecolor())
+    pyplot.close(figure)

@@ -1,17 +1,15 @@
-"""tools/study/failures: its counting, its input, and a rank that is really killed."""
+"""scripts/study failures: its counting, its input, and a rank that is really killed."""
 
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+from conftest import ROOT
+from gloo_bypass_tools.study.printed import failures, markdown
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tools/study/failures/kill_ranks.py"
+SCRIPT = (ROOT / "scripts/study", "failures")
 DDP_TRAIN = pathlib.Path(os.environ.get("DDP_TRAIN", ROOT / "build/trainer/ddp_train"))
-sys.path.insert(0, str(SCRIPT.parent))
-import kill_ranks  # noqa: E402
 
 
 def line(generation, step, samples, epoch=0):
@@ -20,7 +18,7 @@ def line(generation, step, samples, epoch=0):
 
 def test_Uses_StepsDoneAgain_CountOnce():
     log = [line(0, 1, [1, 2]), line(0, 2, [3]), line(0, 2, [4]), line(1, 2, [3, 4])]
-    assert kill_ranks.uses_of(log) == {(0, 1): 1, (0, 2): 1, (0, 3): 1, (0, 4): 1}
+    assert failures.uses_of(log) == {(0, 1): 1, (0, 2): 1, (0, 3): 1, (0, 4): 1}
 
 
 def test_Rows_LostAndRepeatedSamples_AreCounted():
@@ -37,8 +35,8 @@ def test_Rows_LostAndRepeatedSamples_AreCounted():
         },
         {"event": "step", "step": 2, "t_step_s": 0.5},
     ]
-    lines, audit = kill_ranks.rows("TCP", records, log)
-    assert lines == ["| TCP | 2 | 1.00 s | 2.00 s | 1 in 0.50 s | 3.50 s |"]
+    lines, audit = failures.rows("TCP", records, log)
+    assert markdown.line(lines[0]) == "| TCP | 2 | 1.00 s | 2.00 s | 1 in 0.50 s | 3.50 s |" and len(lines) == 1
     assert audit.endswith("lost 1, used twice in an epoch 1")
 
 
@@ -51,7 +49,7 @@ def test_Rows_LostAndRepeatedSamples_AreCounted():
     ],
 )
 def test_Script_BadInput_IsSaid(flags, reason):
-    ended = subprocess.run([SCRIPT, *flags], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([*SCRIPT, *flags], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and reason in ended.stderr.splitlines()[-1]
 
 
@@ -59,7 +57,7 @@ def test_Script_BadInput_IsSaid(flags, reason):
 def test_Script_RankKilled_NoSampleIsLost():
     ended = subprocess.run(
         [
-            SCRIPT,
+            *SCRIPT,
             "--ranks",
             "3",
             "--steps",

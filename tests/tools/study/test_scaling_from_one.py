@@ -1,17 +1,15 @@
-"""tools/study/scaling: the arithmetic, and a run with one rank and two."""
+"""scripts/study scaling: the arithmetic, and a run with one rank and two."""
 
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+from conftest import ROOT
+from gloo_bypass_tools.study.printed import scaling
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tools/study/scaling/scaling.py"
+SCRIPT = (ROOT / "scripts/study", "scaling")
 DDP_TRAIN = pathlib.Path(os.environ.get("DDP_TRAIN", ROOT / "build/trainer/ddp_train"))
-sys.path.insert(0, str(SCRIPT.parent))
-import scaling  # noqa: E402
 
 
 def step(seconds, exposed):
@@ -43,7 +41,7 @@ def test_Efficiency_IsAgainstLinear(batches, seconds, efficiencies):
 @pytest.mark.skipif(not DDP_TRAIN.exists(), reason=f"{DDP_TRAIN} is not built")
 def test_Script_OneAndTwoRanks_PrintsBothTables():
     ended = subprocess.run(
-        [SCRIPT, "--trainer", DDP_TRAIN, "--ranks", "1,2", "--steps", "3", "--", "--model", "tiny"],
+        [*SCRIPT, "--trainer", DDP_TRAIN, "--ranks", "1,2", "--steps", "3", "--", "--model", "tiny"],
         capture_output=True,
         text=True,
         timeout=100,
@@ -62,5 +60,5 @@ def test_Script_OneAndTwoRanks_PrintsBothTables():
     ],
 )
 def test_Script_BadInput_IsSaid(flags, status, reason):
-    ended = subprocess.run([SCRIPT, *flags], capture_output=True, text=True, timeout=100)
+    ended = subprocess.run([*SCRIPT, *flags], capture_output=True, text=True, timeout=100)
     assert ended.returncode == status and reason in ended.stderr.splitlines()[-1]

@@ -1,18 +1,17 @@
-"""tools/study/techniques: the arithmetic of its tables, its input, and two small trainings over emulated links."""
+"""scripts/study techniques: the arithmetic of its tables, its input, and two small trainings over emulated links."""
 
 import os
 import pathlib
 import subprocess
-import sys
 
 import pytest
+from conftest import ROOT
+from gloo_bypass_tools.study.commands import model_flags
+from gloo_bypass_tools.study.printed import technique_entries as entries
+from gloo_bypass_tools.study.printed import techniques
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-SCRIPT = ROOT / "tools/study/techniques/techniques.py"
+SCRIPT = (ROOT / "scripts/study", "techniques")
 BUILD = pathlib.Path(os.environ.get("STUDY_BUILD", ROOT / "build"))
-sys.path.insert(0, str(SCRIPT.parent))
-import entries  # noqa: E402
-import techniques  # noqa: E402
 
 
 def run_of(losses, seconds=1.0, sent=1000, point="p"):
@@ -77,11 +76,11 @@ def test_CommonLoss_IsThatOfWhoLearntLeast():
 
 
 def test_ModelFlags_AreTheTinyModelUnlessFlagsChoose():
-    assert techniques.model_flags(["--steps", "3"]) == ["--model", "tiny"]
+    assert model_flags(["--steps", "3"]) == ["--model", "tiny"]
     for flags in (["--model", "gpt2"], ["--model=gpt2"], ["--model-config", "c.json"]):
-        assert techniques.model_flags(flags) == []
-        assert techniques.model_flags(flags, entries.EIGHT_BLOCKS) == []
-    assert techniques.model_flags([], entries.EIGHT_BLOCKS) == list(entries.EIGHT_BLOCKS)
+        assert model_flags(flags) == []
+        assert model_flags(flags, entries.EIGHT_BLOCKS) == []
+    assert model_flags([], entries.EIGHT_BLOCKS) == list(entries.EIGHT_BLOCKS)
 
 
 def test_Waiting_IsAShareOfTheSteps_WhereRanksShareAModel():
@@ -126,7 +125,7 @@ def test_TooFewSteps_AreRefused():
     ],
 )
 def test_BadInput_IsOneLineAndStatusTwo(arguments, reason):
-    ended = subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([*SCRIPT, *arguments], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and reason in ended.stderr.splitlines()[-1]
 
 
@@ -137,7 +136,7 @@ def test_EveryPoint_IsKnownToTheTrainer():
         flag
         for study in entries.STUDIES.values()
         for point in study.points.values()
-        for flag in point
+        for flag in point.split()
         if flag.startswith("--")
     }
     assert flags and not {flag for flag in flags if flag not in text}
@@ -150,7 +149,7 @@ def test_EveryPoint_IsKnownToTheTrainer():
 def test_TwoPoints_AreMeasuredAndWritten(tmp_path):
     ended = subprocess.run(
         [
-            SCRIPT,
+            *SCRIPT,
             "compression",
             "--points",
             "none,topk 1 %",

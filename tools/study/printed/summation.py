@@ -1,29 +1,25 @@
-#!/usr/bin/python3
 """How exact an all-reduce's sums are, and what changes their bits.
 
 Prints, as Markdown, the error of each order of additions against exact sums, and the share of elements whose bits
 change with segments, buckets and algorithms. The orders are those of orders.py, which the tests compare with Gloo's
 own, bit for bit. Vectors: gradients of the tiny model from ddp_train (left out without --trainer), and three hostile
 kinds.
-
-usage: study.py [--trainer build/trainer/ddp_train] [--ranks 8] [--elements 20000] [--seed 1]
 """
 
-import argparse
 import hashlib
 import json
 import math
 import operator
 import struct
-import subprocess
-import sys
 import tempfile
 
 import numpy as np
 
-import orders
-from arithmetic import ARITHMETICS, Plain
+from gloo_bypass_tools.study.commands import flags
+from gloo_bypass_tools.study.printed import markdown, orders, trainer
+from gloo_bypass_tools.study.printed.arithmetic import ARITHMETICS, Plain
 
+TITLE = "How exact an all-reduce's sums are, and what changes their bits"
 UNIT_ROUNDOFF = 2.0**-24  # of fp32
 
 
@@ -65,39 +61,22 @@ def read_safetensors(path, prefix):
     }
 
 
-def run_tiny(trainer, *flags):
-    subprocess.run(
-        [
-            trainer,
-            "--model",
-            "tiny",
-            "--seq-length",
-            "16",
-            "--steps",
-            "1",
-            "--lr",
-            "0",
-            "--metrics",
-            "/dev/null",
-            *flags,
-        ],
-        check=True,
-        capture_output=True,
-        timeout=100,
-    )
+def run_tiny(program, *chosen):
+    tiny = flags(model="tiny", seq_length=16, steps=1, lr=0, metrics="/dev/null")
+    trainer.run([program, *tiny, *chosen], "ddp_train", timeout_s=100)
 
 
-def train_tiny(trainer, folder, *flags):
+def train_tiny(program, folder, *chosen):
     """The gradient of one step, by parameter: with beta1 = 0 it is AdamW's first moment."""
-    run_tiny(trainer, "--weights", f"{folder}/w", "--beta1", "0", "--checkpoint", f"{folder}/c", *flags)
+    run_tiny(program, *flags(weights=f"{folder}/w", beta1=0, checkpoint=f"{folder}/c"), *chosen)
     return read_safetensors(f"{folder}/c", "exp_avg.")
 
 
-def gradients(trainer, ranks):
+def gradients(program, ranks):
     """Of one model on a batch of its own each."""
     with tempfile.TemporaryDirectory() as folder:
-        run_tiny(trainer, "--save-model", f"{folder}/w")
-        found = [train_tiny(trainer, folder, "--no-ddp", "--seed", str(rank)) for rank in range(ranks)]
+        run_tiny(program, "--save-model", f"{folder}/w")
+        found = [train_tiny(program, folder, "--no-ddp", "--seed", rank) for rank in range(ranks)]
     return [np.concatenate(list(one.values())) for one in found]
 
 
@@ -134,8 +113,7 @@ def digest(vector):
 
 
 def table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+    return markdown.table(header, rows, left=len(header))
 
 
 def error_table(kinds, ranks):
@@ -177,28 +155,25 @@ def digest_table(kinds, ranks):
     return table([f"order, {ranks} ranks", "sums", *kinds], rows)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--trainer", help="ddp_train, for gradients")
-    parser.add_argument("--ranks", type=int, default=8, choices=range(2, 65), metavar="2..64")
-    parser.add_argument("--elements", type=int, default=20000, help="of a hostile vector")
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    random = np.random.default_rng(options.seed)
-    vectors = {"gradients": gradients(options.trainer, options.ranks)} if options.trainer else {}
-    vectors |= {name: make(options.ranks, options.elements, random) for name, make in HOSTILE.items()}
+def add_options(options):
+    add = options.parser.add_argument
+    add("--trainer", help="ddp_train, for gradients")
+    add("--ranks", type=int, default=8, choices=range(2, 65), metavar="2..64")
+    add("--elements", type=int, default=20000, help="of a hostile vector")
+    add("--seed", type=int, default=1)
+
+
+def problem_of(given):
+    return f"unrecognized arguments: -- {' '.join(given.flags)}" if given.flags else ""
+
+
+def run(given):
+    random = np.random.default_rng(given.seed)
+    vectors = {"gradients": gradients(given.trainer, given.ranks)} if given.trainer else {}
+    vectors |= {name: make(given.ranks, given.elements, random) for name, make in HOSTILE.items()}
     kinds = {name: (one, exact_sums(one)) for name, one in vectors.items()}
-    print(
-        f"Largest error in 2^-24 times the sum of magnitudes, and elements not correctly rounded, of {options.ranks} "
-        "ranks\n"
-    )
-    print(error_table(kinds, options.ranks))
-    print("\nElements whose bits differ from those of the ring in one bucket with segments of 1 MiB\n")
-    print(bits_table(kinds, [ranks for ranks in (2, 3, 4, 8) if ranks <= options.ranks]))
-    print("\nFirst digits of SHA-256 of the fp32 sums\n")
-    print(digest_table(kinds, options.ranks))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+    errors = "Largest error in 2^-24 times the sum of magnitudes, and elements not correctly rounded"
+    print(f"{errors}, of {given.ranks} ranks\n\n{error_table(kinds, given.ranks)}\n")
+    print("Elements whose bits differ from those of the ring in one bucket with segments of 1 MiB\n")
+    print(bits_table(kinds, [ranks for ranks in (2, 3, 4, 8) if ranks <= given.ranks]))
+    print(f"\nFirst digits of SHA-256 of the fp32 sums\n\n{digest_table(kinds, given.ranks)}")

@@ -1,4 +1,4 @@
-"""tools/study/summation: the orders of additions are Gloo's and DDP's own, bit for bit, and what its page says is so.
+"""scripts/study summation: the orders of additions are Gloo's and DDP's own, bit for bit, and what its page says is so.
 
 REDUCE_VECTORS and DDP_TRAIN name the programs; what needs one that is not there is skipped.
 """
@@ -9,25 +9,22 @@ import operator
 import os
 import pathlib
 import subprocess
-import sys
 
+import numpy as np
 import pytest
-
-np = pytest.importorskip("numpy")
-ROOT = pathlib.Path(__file__).resolve().parents[4]
-sys.path.insert(0, str(ROOT / "tools" / "study" / "summation"))
-import orders  # noqa: E402
-import study  # noqa: E402
-from arithmetic import ARITHMETICS, Double, Plain, two_sum  # noqa: E402
+from conftest import ROOT
+from gloo_bypass_tools.study import command
+from gloo_bypass_tools.study.printed import orders, summation
+from gloo_bypass_tools.study.printed.arithmetic import ARITHMETICS, Double, Plain, two_sum
 
 REDUCE_VECTORS = pathlib.Path(os.environ.get("REDUCE_VECTORS", ROOT / "build/tools/summation/reduce_vectors"))
 DDP_TRAIN = pathlib.Path(os.environ.get("DDP_TRAIN", ROOT / "build/trainer/ddp_train"))
 needs_gloo = pytest.mark.skipif(not REDUCE_VECTORS.exists(), reason=f"{REDUCE_VECTORS} is not built")
-KINDS = tuple(study.HOSTILE)
+KINDS = tuple(summation.HOSTILE)
 
 
 def hostile(kind, ranks, elements=4099):
-    return study.HOSTILE[kind](ranks, elements, np.random.default_rng(ranks))
+    return summation.HOSTILE[kind](ranks, elements, np.random.default_rng(ranks))
 
 
 def same_bits(one, other):
@@ -70,10 +67,10 @@ def test_Order_OfGloo_IsTheModelsBitForBit(tmp_path, name, ranks, segment_bytes)
     vectors = hostile("wide exponents", ranks)
     flags = ["--segment-bytes", str(segment_bytes)] if segment_bytes else []
     options = {"segment_bytes": segment_bytes} if segment_bytes else {}
-    expected = study.reduced(name, vectors, **options)
+    expected = summation.reduced(name, vectors, **options)
     for rank, result in enumerate(by_gloo(tmp_path, name, vectors, *flags)):
         assert same_bits(result, expected), f"rank {rank}"
-    others = [other for other in orders.ALGORITHMS if not same_bits(study.reduced(other, vectors), expected)]
+    others = [other for other in orders.ALGORITHMS if not same_bits(summation.reduced(other, vectors), expected)]
     assert others or ranks == 2, "the vectors do not tell orders apart"
 
 
@@ -91,7 +88,7 @@ def test_Order_OfDoubles_IsTheModelsToo(tmp_path):
 )
 def test_Order_FewElements_IsTheModels(tmp_path, name, length):
     vectors = hostile("wide exponents", 3, length)
-    assert all(same_bits(one, study.reduced(name, vectors)) for one in by_gloo(tmp_path, name, vectors))
+    assert all(same_bits(one, summation.reduced(name, vectors)) for one in by_gloo(tmp_path, name, vectors))
 
 
 @needs_gloo
@@ -162,9 +159,9 @@ def test_Chain_EveryNumberOfRanks_IsAsLongAsStated(name):
 def test_Error_OfPlainSums_IsWithinHighamsBound(name, kind):
     for ranks in (2, 3, 8, 13):
         vectors = hostile(kind, ranks, 500)
-        worst, _ = study.error(study.reduced(name, vectors), vectors, study.exact_sums(vectors))
+        worst, _ = summation.error(summation.reduced(name, vectors), vectors, summation.exact_sums(vectors))
         chain = orders.additions_in_a_row(name, ranks)
-        assert worst <= chain / (1 - chain * study.UNIT_ROUNDOFF)
+        assert worst <= chain / (1 - chain * summation.UNIT_ROUNDOFF)
 
 
 @pytest.mark.parametrize(
@@ -181,22 +178,22 @@ def test_Error_OfPlainSums_IsWithinHighamsBound(name, kind):
 )
 def test_Sums_OfEachArithmetic_AreAsExactAsStated(kind, arithmetic, correct):
     vectors = hostile(kind, 8)
-    exact = study.exact_sums(vectors)
+    exact = summation.exact_sums(vectors)
     for name in orders.ALGORITHMS:
-        _, wrong = study.error(study.reduced(name, vectors, ARITHMETICS[arithmetic]), vectors, exact)
+        _, wrong = summation.error(summation.reduced(name, vectors, ARITHMETICS[arithmetic]), vectors, exact)
         assert (wrong < 0.001) == correct, (name, wrong)
 
 
 @pytest.mark.parametrize("name", orders.ALGORITHMS)
 def test_Compensated_SwampedOperands_AreKept(name):
     vectors = hostile("swamped", 8)
-    exact = study.exact_sums(vectors)
+    exact = summation.exact_sums(vectors)
     ordinary = np.sum(np.abs([vector for vector in vectors if abs(vector[0]) < 2.0**59]), axis=0, dtype=np.float64)
 
     def worst(arithmetic):
-        return np.max(np.abs(study.reduced(name, vectors, ARITHMETICS[arithmetic]) - exact) / ordinary)
+        return np.max(np.abs(summation.reduced(name, vectors, ARITHMETICS[arithmetic]) - exact) / ordinary)
 
-    assert worst("compensated") < 8 * study.UNIT_ROUNDOFF  # the sums of what is lost are fp32 themselves
+    assert worst("compensated") < 8 * summation.UNIT_ROUNDOFF  # the sums of what is lost are fp32 themselves
     assert worst("fp64") > 0.1
     assert worst("fp32") > 0.1
 
@@ -204,7 +201,7 @@ def test_Compensated_SwampedOperands_AreKept(name):
 def test_ExactSums_AreTheFractionsSums():
     vectors = [*hostile("swamped", 5, 60), *hostile("wide exponents", 4, 60)]
     expected = [float(sum(fractions.Fraction(float(value)) for value in column)) for column in zip(*vectors)]
-    assert study.exact_sums(vectors).tolist() == expected
+    assert summation.exact_sums(vectors).tolist() == expected
 
 
 def test_TwoSum_KeepsTheWholeSum():
@@ -219,38 +216,38 @@ def test_TwoSum_KeepsTheWholeSum():
 @pytest.mark.parametrize("kind", KINDS)
 def test_TwoRanks_AllOrdersSegmentsAndBuckets_HaveTheSameBits(kind):
     vectors = hostile(kind, 2)
-    expected = study.reduced("ring", vectors)
-    assert all(same_bits(study.reduced(name, vectors), expected) for name in orders.ALGORITHMS)
-    assert same_bits(study.reduced("ring", vectors, segment_bytes=100), expected)
-    assert same_bits(study.bucketed("ring", vectors, 700), expected)
+    expected = summation.reduced("ring", vectors)
+    assert all(same_bits(summation.reduced(name, vectors), expected) for name in orders.ALGORITHMS)
+    assert same_bits(summation.reduced("ring", vectors, segment_bytes=100), expected)
+    assert same_bits(summation.bucketed("ring", vectors, 700), expected)
 
 
 def test_ThreeRanks_OrderBucketsAndSegments_ChangeBits():
     vectors = hostile("wide exponents", 3)
-    expected = study.reduced("ring", vectors)
+    expected = summation.reduced("ring", vectors)
     for other in (
-        study.reduced("tree", vectors),
-        study.bucketed("ring", vectors, 1000),
-        study.reduced("ring", vectors, segment_bytes=512),
+        summation.reduced("tree", vectors),
+        summation.bucketed("ring", vectors, 1000),
+        summation.reduced("ring", vectors, segment_bytes=512),
     ):
-        assert study.changed(expected, other) > 0
+        assert summation.changed(expected, other) > 0
 
 
 @pytest.mark.parametrize("ranks", [4, 8, 16])
 def test_PowerOfTwoRanks_TreeHalvingAndBcube_AreOneOrder(ranks):
     vectors = hostile("wide exponents", ranks)
-    expected = study.reduced("tree", vectors)
-    assert same_bits(study.reduced("halving_doubling", vectors), expected)
-    assert same_bits(study.reduced("bcube", vectors), expected)
+    expected = summation.reduced("tree", vectors)
+    assert same_bits(summation.reduced("halving_doubling", vectors), expected)
+    assert same_bits(summation.reduced("bcube", vectors), expected)
 
 
 def test_Overflow_InOneOrder_IsFiniteInAnother():
     largest = np.finfo(np.float32).max
     vectors = [np.full(6, value, np.float32) for value in (largest, largest, -largest)]
     with np.errstate(over="ignore"):
-        ring = study.reduced("ring", vectors)
+        ring = summation.reduced("ring", vectors)
     assert np.isinf(ring).any() and np.isfinite(ring).any()
-    assert np.isfinite(study.reduced("ring", vectors, Double)).all()
+    assert np.isfinite(summation.reduced("ring", vectors, Double)).all()
 
 
 def of_buckets(parameters, trace_file):
@@ -304,8 +301,8 @@ def test_Gradients_OfRealDdp_AreTheModelsRingBitForBit(tmp_path, monkeypatch, ra
     torch_data = pytest.importorskip("torch.utils.data")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     text = (ROOT / "trainer/data/sample.txt").read_bytes()
-    study.run_tiny(DDP_TRAIN, "--save-model", tmp_path / "w")
-    ddp = study.train_tiny(
+    summation.run_tiny(DDP_TRAIN, "--save-model", tmp_path / "w")
+    ddp = summation.train_tiny(
         DDP_TRAIN,
         tmp_path,
         "--spawn",
@@ -328,7 +325,7 @@ def test_Gradients_OfRealDdp_AreTheModelsRingBitForBit(tmp_path, monkeypatch, ra
         (sample,) = torch_data.DistributedSampler(range(ranks), num_replicas=ranks, rank=rank, seed=42)
         (tmp_path / "text").write_bytes(text[sample * 16 : sample * 16 + 17])
         alone.append(
-            study.train_tiny(
+            summation.train_tiny(
                 DDP_TRAIN, tmp_path, "--no-ddp", "--batch-size", "1", "--samples", "1", "--data", tmp_path / "text"
             )
         )
@@ -339,15 +336,14 @@ def test_Gradients_OfRealDdp_AreTheModelsRingBitForBit(tmp_path, monkeypatch, ra
     orders_differ = False
     for names in buckets:
         vectors = [np.concatenate([one[name] for name in names]) * np.float32(1 / ranks) for one in alone]
-        expected = study.reduced("ring", vectors, **options)
+        expected = summation.reduced("ring", vectors, **options)
         assert same_bits(np.concatenate([ddp[name] for name in names]), expected), names
-        orders_differ |= not same_bits(study.reduced("ring_chunked", vectors), expected)
+        orders_differ |= not same_bits(summation.reduced("ring_chunked", vectors), expected)
     assert orders_differ == (ranks > 2), "the gradients do not tell orders apart"
 
 
-def test_Study_Run_PrintsEveryTable(capsys, monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["study.py", "--ranks", "3", "--elements", "300"])
-    assert study.main() == 0
+def test_Study_Run_PrintsEveryTable(capsys):
+    assert command.main(["summation", "--ranks", "3", "--elements", "300"]) == 0
     printed = capsys.readouterr().out
     assert printed.count("| ring | fp32 | 2 |") == 1
     assert all(f"| {name} | compensated |" in printed for name in orders.ALGORITHMS)

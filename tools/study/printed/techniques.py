@@ -1,0 +1,190 @@
+"""Trains by one technique after the other over slow networks: what each does to bytes, time and loss.
+
+Each run is ddp_train (--model tiny unless said) on scripts/fabric-run's emulated links, one run after the other, points
+and transports in turn. Prints a table a link, in Markdown; with --output a folder gets every step as CSV, too, and
+plots of loss against time and against bytes. "To the common loss": until the mean loss of five steps is at most what
+the point that learnt least came to. "Waiting": the share of a step in which ranks that share a model have nothing to
+compute. What follows "--" goes to ddp_train.
+"""
+
+import argparse
+import statistics
+import tempfile
+from itertools import accumulate
+from pathlib import Path
+
+from gloo_bypass_tools.common.argument_types import names_of
+from gloo_bypass_tools.common.program_places import ROOT
+from gloo_bypass_tools.study.commands import flags, model_flags
+from gloo_bypass_tools.study.printed import markdown, trainer
+from gloo_bypass_tools.study.printed.technique_entries import LINKS, STUDIES
+from gloo_bypass_tools.study.transports import SWITCHED
+
+TITLE = "What ddp_train's techniques do to bytes, time and loss on slow links"
+WINDOW = 5
+
+
+class Run:
+    """One training: its steps, the first one left out of means."""
+
+    def __init__(self, point, link, transport, records):
+        """`records`: of each rank."""
+        self.point, self.link, self.transport = point, link, transport
+        ranks = [[record for record in rank if record["event"] == "step"] for rank in records]
+        apart = ranks[0] and ranks[0][0]["loss_mean"] is None
+        self.steps = in_order_of_time(ranks) if apart else ranks[0]
+        if len(self.steps) < WINDOW:
+            raise ValueError(f"{point}: {len(self.steps)} steps; {WINDOW} are needed at least")
+        self.waiting = waiting(ranks)
+        self.seconds = list(accumulate(step["t_step_s"] for step in self.steps))
+        self.bytes = list(accumulate(step["bytes_sent"] or 0 for step in self.steps))
+
+    def mean_bytes(self):
+        """A mean, since some methods send only now and then."""
+        return (self.bytes[-1] - self.bytes[0]) / (len(self.bytes) - 1)
+
+    def mean_seconds(self):
+        return (self.seconds[-1] - self.seconds[0]) / (len(self.seconds) - 1)
+
+    def smoothed(self):
+        """The mean loss of WINDOW steps, from the WINDOWth on."""
+        losses = [step["loss_mean"] for step in self.steps]
+        return [statistics.fmean(losses[end - WINDOW : end]) for end in range(WINDOW, len(losses) + 1)]
+
+    def reaching(self, loss):
+        """(steps, seconds, bytes that a rank had sent) when the smoothed loss was first at most `loss`."""
+        step = next(i for i, value in enumerate(self.smoothed(), WINDOW - 1) if value <= loss)
+        return step + 1, self.seconds[step], self.bytes[step]
+
+
+def waiting(ranks):
+    """The share of a step in which a rank has nothing to compute, a mean over ranks and steps but the first; None where
+    ranks do not share a model."""
+    steps = [step for rank in ranks for step in rank[1:]]
+    if not steps or "t_wait_s" not in steps[0]:
+        return None
+    return statistics.fmean((step["t_wait_s"] + step["t_barrier_s"]) / step["t_step_s"] for step in steps)
+
+
+def in_order_of_time(ranks):
+    """Of ranks that do not wait for each other: as many of their steps as there are ranks make one, whosever."""
+    ends = [(end, step) for steps in ranks for end, step in zip(accumulate(one["t_step_s"] for one in steps), steps)]
+    ends.sort(key=lambda one: one[0])
+    merged, before = [], 0
+    for last in range(len(ranks), len(ends) + 1, len(ranks)):
+        group, now = [step for _, step in ends[last - len(ranks) : last]], ends[last - 1][0]
+        merged.append(
+            {
+                "step": len(merged) + 1,
+                "t_step_s": now - before,
+                "t_ar_s": 0,
+                "loss_mean": statistics.fmean(step["loss"] for step in group),
+                "bytes_sent": statistics.fmean(step["bytes_sent"] or 0 for step in group),
+            }
+        )
+        before = now
+    return merged
+
+
+def common_loss(runs):
+    return max(min(run.smoothed()) for run in runs)
+
+
+def table(runs):
+    """Of one link; the first run is what the others stand against."""
+    target, first, rows = common_loss(runs), runs[0], []
+    waits = any(run.waiting is not None for run in runs)
+    header = ["", "transport", "sent a step and rank", "T_step", "", *(["waiting"] if waits else [])]
+    header += ["last loss", f"to the common loss of {target:.3f}", "", ""]
+    for run in runs:
+        steps, seconds, sent = run.reaching(target)
+        row = [run.point, run.transport, f"{run.mean_bytes() / 1e3:.1f} kB", f"{1e3 * run.mean_seconds():.0f} ms"]
+        row.append(f"{first.mean_seconds() / run.mean_seconds():.2f} x")
+        if waits:
+            row.append("" if run.waiting is None else f"{100 * run.waiting:.0f} %")
+        row += [f"{run.smoothed()[-1]:.3f}", f"{steps} steps", f"{seconds:.2f} s", f"{sent / 1e6:.2f} MB"]
+        rows.append(row)
+    return markdown.table(header, rows, left=2)
+
+
+def train(given, study, point, link, transport):
+    ranks = study.ranks.get(point, given.ranks)
+    with tempfile.TemporaryDirectory() as folder:
+        words = [
+            *(ROOT / "scripts/fabric-run", *flags(transport=transport, ranks=ranks), *LINKS[link].split()),
+            *flags(output=Path(folder) / "run", timeout=given.timeout, fabric=given.build / "tools/fabric/fabric"),
+            *("--", given.build / "trainer/ddp_train", *model_flags(given.flags, study.model)),
+            *flags(steps=given.steps, metrics=f"{folder}/metrics-{{rank}}.jsonl", no_progress=True),
+            *(*study.points[point].split(), *given.flags),
+        ]
+        trainer.run(words, f"{point}, {link}, {transport}")
+        metrics = [Path(folder, f"metrics-{rank}.jsonl").read_text() for rank in range(ranks)]
+    return Run(point, link, transport, [trainer.records_of(text) for text in metrics])
+
+
+def step_lines(runs):
+    return [
+        {
+            **{"point": run.point, "link": run.link, "transport": run.transport},
+            **{"step": step["step"], "loss_mean": step["loss_mean"], "seconds": f"{seconds:.6f}", "bytes_sent": sent},
+            **{"t_step_s": step["t_step_s"], "t_ar_s": step["t_ar_s"]},
+        }
+        for run in runs
+        for step, seconds, sent in zip(run.steps, run.seconds, run.bytes)
+    ]
+
+
+def draw(path, title, runs):
+    from gloo_bypass_tools.report.plots import LIGHT
+    from gloo_bypass_tools.study import panels
+
+    figure, ((over_time, over_bytes),) = panels.panels(LIGHT, 2, [3.2], title, share_x="none")
+    for index, run in enumerate(runs):
+        smoothed, look = run.smoothed(), panels.look_of(index, LIGHT)
+        for axes, values, unit in ((over_time, run.seconds, 1), (over_bytes, run.bytes, 1e6)):
+            at = [value / unit for value in values[WINDOW - 1 :]]
+            axes.plot(at, smoothed, label=f"{run.point}, {run.transport}", **look)
+    over_time.set(xlabel="seconds", ylabel=f"loss, mean of {WINDOW} steps")
+    over_bytes.set(xlabel="MB sent by rank 0", xscale="log")
+    over_bytes.legend(fontsize="small")
+    panels.write(figure, path)
+
+
+def add_options(options):
+    add, listed = options.parser.add_argument, names_of(SWITCHED)
+    add("study", choices=STUDIES)
+    add("--points", metavar="A,B", help="of the study (default all)")
+    about = f"of {', '.join(LINKS)} (default open,50Mbit)"
+    add("--links", type=names_of(LINKS), default=["open", "50Mbit"], metavar="A,B", help=about)
+    about = f"of {', '.join(SWITCHED)} (default {SWITCHED[0]})"
+    add("--transports", type=listed, default=list(SWITCHED[:1]), metavar="A,B", help=about)
+    add("--ranks", type=int, default=2, help="of points without a number of their own (default 2)")
+    add("--steps", type=int, default=100)
+    add("--timeout", type=int, default=600, metavar="S", help="of a run")
+    add("--build", type=Path, default=ROOT / "build", metavar="DIR")
+    add("--output", type=Path, metavar="DIR", help="a new folder for steps and plots")
+
+
+def problem_of(given):
+    known = STUDIES[given.study].points
+    try:
+        given.points = names_of(known)(given.points) if given.points else list(known)
+    except argparse.ArgumentTypeError as error:
+        return f"--points: {error}"
+    return f"--steps {given.steps}: {WINDOW} at least" if given.steps < WINDOW else ""
+
+
+def run(given):
+    study = STUDIES[given.study]
+    if given.output:
+        given.output.mkdir(parents=True)
+    for link in given.links:
+        cells = [(point, link, transport) for point in given.points for transport in given.transports]
+        runs = [train(given, study, *cell) for cell in cells]
+        ranks = "" if study.ranks else f"{given.ranks} ranks, "
+        print(f"{study.title}: {ranks}{link} ({LINKS[link]}), {given.steps} steps\n\n{table(runs)}\n", flush=True)
+        if given.output:
+            from gloo_bypass_tools.study.rendering import csv_text
+
+            (given.output / f"{link}.csv").write_text(csv_text(step_lines(runs)))
+            draw(given.output / f"{link}.svg", f"{study.title}, {link}", runs)

@@ -1,0 +1,35 @@
+"""Runs of ddp_train, and the records that they write."""
+
+import json
+import os
+import subprocess
+
+# So that a rank computes alike whatever their number.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+
+
+def environment(**settings):
+    return ENVIRONMENT | os.environ | settings
+
+
+def reason_of(status, said):
+    """Why a program failed, in a line."""
+    lines = said.strip().splitlines()
+    return lines[-1] if lines else f"exit status {status}"
+
+
+def run(words, name, timeout_s=None):
+    """Standard output of the program; RuntimeError, with the run's name, where it fails."""
+    command = [str(word) for word in words]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, env=environment())
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{name}: not done within {timeout_s:g} s (--timeout)") from None
+    if ended.returncode:
+        raise RuntimeError(f"{name}: {reason_of(ended.returncode, ended.stderr.strip() or ended.stdout)}")
+    return ended.stdout
+
+
+def records_of(text):
+    """Of the whole lines so far."""
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
