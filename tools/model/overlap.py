@@ -17,10 +17,6 @@ class Step:
     window_s: float = 0.0
     after_s: float = 0.0
 
-    @property
-    def compute_s(self):
-        return self.before_s + self.window_s + self.after_s
-
 
 @dataclass(frozen=True)
 class Timeline:

@@ -66,8 +66,3 @@ def half_size(ranks, link):
 def serialisation_s(ranks, size, rate):
     """How long one edge of `rate` bytes/s needs for its share, whatever else happens."""
     return rank_bytes(ranks, size) / rate
-
-
-def bidirectional_time_s(ranks, size, hop_s, rate):
-    """Half of the data each way round: (N-1) (T_hop + S / (N rate)), with `rate` bytes/s in each direction."""
-    return (ranks - 1) * (hop_s + size / (ranks * rate))

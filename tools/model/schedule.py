@@ -66,13 +66,6 @@ def iterations(ranks, per_rank):
     return 2 * (ranks - 1) * per_rank
 
 
-def bound_s(ranks, per_rank, edge, completion):
-    """The steady state alone: iterations / (2 N or 2 in the delay), where nothing but one edge's delay takes time."""
-    if completion == "buffered":
-        return iterations(ranks, per_rank) / (2 * ranks) * edge.delay_s
-    return iterations(ranks, per_rank) / 2 * (edge.delay_s + edge.back_s)
-
-
 def time_s(size, edges, completion="buffered", gamma=0.0, segment_bytes=SEGMENT_BYTES, element_bytes=4, late=None):
     """When the last rank has the whole sum. edges[r] leads from rank r to rank r-1. late(), if given, is called
     in each iteration: an array of seconds by which each rank's segment arrives later, because a part of it is sent

@@ -40,11 +40,6 @@ def test_ring_time_by_hand():
     assert ring.time_s(4, half, link) == pytest.approx(2 * 60e-6)
 
 
-def test_bidirectional_time_by_hand():
-    # N = 5: four rounds of 1 ms, each with a fifth of 100 MB at 10 GB/s.
-    assert ring.bidirectional_time_s(5, 100e6, 1e-3, 10e9) == pytest.approx(4 * (1e-3 + 2e-3))
-
-
 def test_edges_are_those_of_the_published_runs():
     assert ring.ring_edges(4) == [(0, 3), (1, 0), (2, 1), (3, 2)]
     assert ring.broadcast_edges(2) == [(0, 1)]

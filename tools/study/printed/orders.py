@@ -132,7 +132,6 @@ ALGORITHMS = {
     "halving_doubling": halving_doubling,
     "bcube": bcube,
 }
-IN_GLOO = ("ring", "ring_chunked", "halving_doubling", "bcube")
 
 
 def additions_in_a_row(name, ranks):
