@@ -7,9 +7,15 @@ from gloo_bypass_tools.report import wording
 from gloo_bypass_tools.report.plots import figure_with, place_of, png_of, titled
 from matplotlib.patheffects import withStroke
 
-from gloo_bypass_tools.study import tables, training_tables
+from gloo_bypass_tools.study import panels, tables, training_tables
 
 PUBLISHED = "published"
+# Looks, as matplotlib takes them: of the quartiles' box, of events, of a figure over a median, of a variant's name.
+BOX = {"width": 0.62, "alpha": 0.22, "linewidth": 0}
+EVENT = {"linestyle": "none", "marker": "o", "markersize": 3.6, "alpha": 0.6, "markeredgewidth": 0}
+BOLD = {"textcoords": "offset points", "ha": "center", "fontweight": "bold"}
+FIGURE = BOLD | {"xytext": (0, 2.5), "fontsize": 9, "zorder": 5}
+NAME = BOLD | {"xytext": (0, -18), "va": "top", "fontsize": 10, "annotation_clip": False}
 
 
 @dataclass(frozen=True)
@@ -67,25 +73,14 @@ def draw_group(axes, theme, at, group, colour):
     """A box from quartile to quartile, the median as a bar, whiskers to the extremes, every event as a point."""
     spread = group.spread
     if "p25" in spread and "p75" in spread:
-        axes.bar(
-            at, spread["p75"] - spread["p25"], bottom=spread["p25"], width=0.62, color=colour, alpha=0.22, linewidth=0
-        )
+        axes.bar(at, spread["p75"] - spread["p25"], bottom=spread["p25"], color=colour, **BOX)
     if "min" in spread or "max" in spread:
         low, high = spread.get("min", spread["median"]), spread.get("max", spread["median"])
         axes.plot([at, at], [low, high], color=colour, linewidth=1, zorder=2)
         for end in (low, high):
             axes.plot([at - 0.1, at + 0.1], [end, end], color=colour, linewidth=1, zorder=2)
     count = len(group.values)
-    axes.plot(
-        [at + 0.5 * ((i + 0.5) / count - 0.5) for i in range(count)],
-        group.values,
-        linestyle="none",
-        marker="o",
-        markersize=3.6,
-        alpha=0.6,
-        color=colour,
-        markeredgewidth=0,
-    )
+    axes.plot([at + 0.5 * ((i + 0.5) / count - 0.5) for i in range(count)], group.values, color=colour, **EVENT)
     axes.plot([at - 0.31, at + 0.31], [spread["median"]] * 2, color=colour, linewidth=2.4, solid_capstyle="butt")
     if group.model is not None:
         axes.plot([at - 0.4, at + 0.4], [group.model] * 2, color=theme.ink, linewidth=1.3, linestyle=(0, (2, 1.4)))
@@ -106,19 +101,8 @@ def name_groups(axes, theme, groups, places):
     axes.tick_params(axis="x", length=0, labelcolor=theme.ink)
     for variant in dict.fromkeys(group.variant for group in groups):
         mine = [place for place, group in zip(places, groups) if group.variant == variant]
-        axes.annotate(
-            variant,
-            (sum(mine) / len(mine), 0),
-            xycoords=("data", "axes fraction"),
-            xytext=(0, -18),
-            textcoords="offset points",
-            ha="center",
-            va="top",
-            fontsize=10,
-            fontweight="bold",
-            color=theme.ink,
-            annotation_clip=False,
-        )
+        below = sum(mine) / len(mine), 0
+        axes.annotate(variant, below, xycoords=("data", "axes fraction"), color=theme.ink, **NAME)
 
 
 def make_room(axes, quantity):
@@ -145,22 +129,12 @@ def event_plot(quantity, plan, groups, theme):
         colour = theme.series[place_of(group.name, plan.transports.index(group.name))] if own else theme.faint
         draw_group(axes, theme, at, group, colour)
         median = group.spread["median"]
-        axes.annotate(
-            f"{median:,.{quantity.digits}f}" if quantity.digits else wording.number(median),
-            (at, median),
-            xytext=(0, 2.5),
-            textcoords="offset points",
-            ha="center",
-            fontsize=9,
-            fontweight="bold",
-            color=colour,
-            zorder=5,
-            path_effects=[withStroke(linewidth=2.5, foreground=theme.paper)],
-        )
+        text = f"{median:,.{quantity.digits}f}" if quantity.digits else wording.number(median)
+        halo = [withStroke(linewidth=2.5, foreground=theme.paper)]
+        axes.annotate(text, (at, median), color=colour, path_effects=halo, **FIGURE)
     make_room(axes, quantity)
     name_groups(axes, theme, groups, places)
-    axes.set_ylabel(quantity.unit + (", logarithmic" if quantity.logarithmic else ""), fontsize=10)
-    axes.grid(axis="y", color=theme.grid, linewidth=0.8)
+    panels.label_levels(axes, theme, quantity.unit + (", logarithmic" if quantity.logarithmic else ""))
     dashed = "; dashed: the model" if any(group.model is not None for group in groups) else ""
     titled(axes, theme, quantity.title, f"points: events; box: quartiles; bar, figure: median{dashed}")
     return png_of(figure)

@@ -39,23 +39,20 @@ def heat_map(axes, theme, matrix, names, most):
         for column, end in enumerate(names):
             if len(names) <= MOST_FIGURES:
                 text = "\u00b7" if start == end else figure_text(matrix.get((start, end), 0.0))
-                axes.text(
-                    column, row, text, ha="center", va="center", fontsize=9 if len(names) <= 4 else 7.5, color=theme.ink
-                )
+                size = 9 if len(names) <= 4 else 7.5
+                axes.text(column, row, text, ha="center", va="center", fontsize=size, color=theme.ink)
 
 
 def matrix(flows, variant, transports, theme):
     """`flows`: (variant, transport, phase) -> {(from, to): MB}. A column for each transport, a row for each phase; one
     scale of colours."""
     listed = {key[1:]: one for key, one in flows.items() if key[0] == variant}
-    names = sorted(
-        {name for one in listed.values() for direction in one for name in direction}, key=lambda name: (len(name), name)
-    )
+    names = {name for one in listed.values() for direction in one for name in direction}
+    names = sorted(names, key=lambda name: (len(name), name))
     most = max((size for one in listed.values() for size in one.values()), default=1.0)
     height = 0.4 + 0.3 * max(3, min(len(names), 8))
-    figure, axes = panels.panels(
-        theme, len(transports), [height] * len(PHASES), f"Who sent to whom, MB, {variant}", share_x="all"
-    )
+    heights, title = [height] * len(PHASES), f"Who sent to whom, MB, {variant}"
+    figure, axes = panels.panels(theme, len(transports), heights, title, share_x="all")
     panels.name_columns(axes, transports, theme)
     for column, transport in enumerate(transports):
         for row, (phase, _) in enumerate(PHASES):

@@ -14,23 +14,19 @@ KEY_TOP_IN, MARGIN_IN = 0.25, 1.0
 WIDTHS = (4.4, 3.0, 1.9, 1.0)
 DASHES = ("-", "--", "-.", ":")
 STEPS = (1, 2, 2.5, 5, 10)  # between ticks, times a power of ten
+TITLE = {"x": 0.01, "ha": "left", "fontsize": 12, "fontweight": "bold", "linespacing": 1.6}
+KEY = {"loc": "upper left", "frameon": False, "fontsize": 9, "handlelength": 1.6, "columnspacing": 1.1}
+KEY |= {"handletextpad": 0.5, "borderpad": 0.2}
+# What a figure with one panel has: lines with whiskers, levels across.
+WHISKERS = {"capsize": 2.2, "linewidth": 2, "markersize": 5.5}
 
 
 def panels(theme, columns, heights_in, title, keyed=False, share_x="row"):
     """(figure, axes[row][column]): a row for each height; one y axis a row. `keyed` leaves a line under the title for
     key_of()."""
-    height = MARGIN_IN + sum(heights_in)
-    figure, axes = pyplot.subplots(
-        len(heights_in),
-        columns,
-        figsize=(WIDTH_IN, height),
-        dpi=plots.DOTS_PER_IN,
-        layout="constrained",
-        squeeze=False,
-        sharey="row",
-        sharex=share_x,
-        gridspec_kw={"height_ratios": heights_in},
-    )
+    size, shared = (WIDTH_IN, MARGIN_IN + sum(heights_in)), {"sharey": "row", "sharex": share_x, "squeeze": False}
+    figure = pyplot.figure(figsize=size, dpi=plots.DOTS_PER_IN, layout="constrained")
+    axes = figure.subplots(len(heights_in), columns, gridspec_kw={"height_ratios": heights_in}, **shared)
     figure.set_facecolor(theme.paper)
     for one in axes.flat:
         open_frame(one, theme)
@@ -41,23 +37,14 @@ def panels(theme, columns, heights_in, title, keyed=False, share_x="row"):
         one.xaxis.set_major_locator(MaxNLocator(4 if columns > 1 else 7, steps=STEPS))
         one.yaxis.set_major_locator(MaxNLocator(4, steps=STEPS))
         one.yaxis.set_major_formatter(lambda value, _: f"{value:,g}")
-    figure.suptitle(
-        title + ("\n" if keyed else ""),
-        x=0.01,
-        ha="left",
-        color=theme.ink,
-        fontsize=12,
-        fontweight="bold",
-        linespacing=1.6,
-    )
+    figure.suptitle(title + ("\n" if keyed else ""), color=theme.ink, **TITLE)
     return figure, axes
 
 
 def name_columns(axes, transports, theme):
     for index, transport in enumerate(transports):
-        axes[0][index].set_title(
-            transport, loc="left", color=theme.series[place_of(transport, index)], fontsize=11, fontweight="bold"
-        )
+        colour = theme.series[place_of(transport, index)]
+        axes[0][index].set_title(transport, loc="left", color=colour, fontsize=11, fontweight="bold")
 
 
 def label_time(figure, theme, what):
@@ -75,19 +62,8 @@ def key_of(figure, theme, entries):
     if len(entries) > MOST_NAMED:
         entries = [(f"{entries[0][0]} to {entries[-1][0]}", {"color": theme.ink})]
     handles = [Line2D([], [], **({"linewidth": 2} | look), label=label) for label, look in entries]
-    key = figure.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(0.0, 1 - KEY_TOP_IN / figure.get_figheight()),
-        ncol=len(handles),
-        frameon=False,
-        fontsize=9,
-        labelcolor=theme.ink,
-        handlelength=1.6,
-        columnspacing=1.1,
-        handletextpad=0.5,
-        borderpad=0.2,
-    )
+    at = 0.0, 1 - KEY_TOP_IN / figure.get_figheight()
+    key = figure.legend(handles=handles, bbox_to_anchor=at, ncol=len(handles), labelcolor=theme.ink, **KEY)
     key.set_in_layout(False)
 
 
@@ -99,6 +75,16 @@ def shade_events(axes, theme, events):
 
 def empty_panel(axes, theme, why):
     axes.text(0.5, 0.5, why, transform=axes.transAxes, ha="center", va="center", fontsize=9, color=theme.faint)
+
+
+def whiskers(axes, at, middle, low, high, **look):
+    below, above = [one - end for one, end in zip(middle, low)], [end - one for one, end in zip(middle, high)]
+    axes.errorbar(at, middle, yerr=[below, above], **WHISKERS, **look)
+
+
+def label_levels(axes, theme, what):
+    axes.set_ylabel(what, fontsize=10)
+    axes.grid(axis="y", color=theme.grid, linewidth=0.8)
 
 
 def write(figure, path):

@@ -35,12 +35,8 @@ def resource_panel(axes, theme, trace, key, unit):
         look = panels.look_of(rank.rank, theme)
         if key == "resident_bytes":
             # The last sample may be of a rank that has ended, and has none.
-            axes.plot(
-                rank.at_s,
-                [value / unit if value else float("nan") for value in rank.resident_bytes],
-                linewidth=1.3,
-                **look,
-            )
+            levels = [value / unit if value else float("nan") for value in rank.resident_bytes]
+            axes.plot(rank.at_s, levels, linewidth=1.3, **look)
             drawn = True
         else:
             drawn = known_stairs(axes, rank.at_s, getattr(rank, key), unit, look) or drawn
@@ -52,9 +48,8 @@ def resource_panel(axes, theme, trace, key, unit):
 
 def ranks(traces, variant, label, transports, theme):
     """CPU, memory, bytes out and in of every rank of one variant over time."""
-    figure, axes = panels.panels(
-        theme, len(transports), [1.15] * len(RESOURCES), f"The ranks, {label}", keyed=True, share_x="all"
-    )
+    heights, title = [1.15] * len(RESOURCES), f"The ranks, {label}"
+    figure, axes = panels.panels(theme, len(transports), heights, title, keyed=True, share_x="all")
     panels.name_columns(axes, transports, theme)
     listed = set()
     for column, transport in enumerate(transports):
@@ -116,13 +111,8 @@ def throughput(traces, variants, transports, theme):
     drawn = [(one, trace.total.coarser(), place) for one, trace, place in found]
     factor, prefix = prefix_of(max((8 * max(series.bytes) / series.interval_s for _, series, _ in drawn), default=1.0))
     for one, series, place in drawn:
-        one.stairs(
-            [8 * size / series.interval_s / factor for size in series.bytes],
-            series.edges_s,
-            fill=True,
-            color=theme.series[place],
-            linewidth=0,
-        )
+        rates = [8 * size / series.interval_s / factor for size in series.bytes]
+        one.stairs(rates, series.edges_s, fill=True, color=theme.series[place], linewidth=0)
     return finish_traffic(figure, axes, found, variants, theme, f"{prefix}bit/s")
 
 
@@ -154,25 +144,16 @@ def cumulative(traces, variants, transports, theme):
     for one, trace, place in found:
         if not trace.directions:
             series = trace.total.coarser()
-            one.plot(
-                series.edges_s, [size / factor for size in series.cumulative], linewidth=2, color=theme.series[place]
-            )
+            sums = [size / factor for size in series.cumulative]
+            one.plot(series.edges_s, sums, linewidth=2, color=theme.series[place])
         # What is small below, then the broadest line first.
         for direction in sorted(trace.directions, key=lambda each: large.index(each) if each in large else -1):
             coarse = trace.directions[direction].coarser()
-            look = (
-                direction_look(large.index(direction), theme)
-                if direction in large
-                else {"color": theme.faint, "linewidth": 0.7}
-            )
+            look = {"color": theme.faint, "linewidth": 0.7}
+            if direction in large:
+                look = direction_look(large.index(direction), theme)
             one.plot(coarse.edges_s, [size / factor for size in coarse.cumulative], solid_capstyle="butt", **look)
     if large:
-        panels.key_of(
-            figure,
-            theme,
-            [
-                (f"{start}\u2192{end}".replace("r", ""), direction_look(index, theme))
-                for index, (start, end) in enumerate(large)
-            ],
-        )
+        names = [f"{start}\u2192{end}".replace("r", "") for start, end in large]
+        panels.key_of(figure, theme, [(name, direction_look(index, theme)) for index, name in enumerate(names)])
     return finish_traffic(figure, axes, found, variants, theme, f"{prefix}B")
