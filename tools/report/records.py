@@ -84,6 +84,14 @@ def json_object(path):
         raise RecordError(f"{path}: nested more deeply than any of ours") from error
 
 
+def of_schema(path, schema):
+    """An object of this schema."""
+    record = json_object(path)
+    if record.get("schema") != schema:
+        raise RecordError(f"{path}: schema {record.get('schema')!r}, not {schema!r}")
+    return record
+
+
 def json_lines(path):
     """The objects of a JSON Lines file, each with its line number."""
     found = []

@@ -31,9 +31,7 @@ def read(path, schema, root):
     here."""
     folder = ResultsFolder(path)
     place = folder.place("results.json")
-    record = records.json_object(place)
-    if record.get("schema") != schema:
-        raise records.RecordError(f"{place}: schema {record.get('schema')!r}, not {schema!r}")
+    record = records.of_schema(place, schema)
     measured, here = records.value_at(place, record, "machine", dict), machine.describe(root)
     for key, name in ALIKE.items():
         if measured.get(key) != here[key]:

@@ -50,22 +50,16 @@ def command_of(measurement, within, limit_s):
 
 def write_order(measurement, within):
     programs = {name: str(value) for name, value in vars(measurement.programs).items() if value is not None}
-    within.write_json(
-        ORDER,
-        {"schema": SCHEMA, "study": measurement.study.name, "plan": measurement.plan.as_record(), "programs": programs},
-    )
+    study, plan = measurement.study.name, measurement.plan.as_record()
+    within.write_json(ORDER, {"schema": SCHEMA, "study": study, "plan": plan, "programs": programs})
 
 
 def read_order(folder):
     """(name of the study, plan's record, programs' paths); RecordError says what is wrong with it."""
     path = folder.place(ORDER)
-    record = records.json_object(path)
-    if record.get("schema") != SCHEMA:
-        raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
-    return (
-        records.value_at(path, record, "study", str),
-        records.value_at(path, record, "plan", dict),
-        records.value_at(path, record, "programs", dict),
+    record = records.of_schema(path, SCHEMA)
+    return tuple(
+        records.value_at(path, record, key, kind) for key, kind in (("study", str), ("plan", dict), ("programs", dict))
     )
 
 
@@ -84,15 +78,8 @@ def run_there(measurement, listed):
 
     try:
         # The folder is where it runs, since that is what the guest may write to.
-        measurement.stage(
-            name,
-            FOLDER,
-            command_of(measurement, within, limit_s),
-            limit_s + place.GUEST_START_S,
-            dict(os.environ),
-            on_tick=tick,
-            directory=within.path,
-        )
+        words, whole_s = command_of(measurement, within, limit_s), limit_s + place.GUEST_START_S
+        measurement.stage(name, FOLDER, words, whole_s, dict(os.environ), on_tick=tick, directory=within.path)
     finally:
         take_over(measurement, within)
 

@@ -8,7 +8,7 @@ Pure but for reading.
 import statistics
 
 from gloo_bypass_tools.report import records
-from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
+from gloo_bypass_tools.report.records import RecordError, json_object, number_at, of_schema, value_at
 from gloo_bypass_tools.study import definition, rank_probe, transports
 from gloo_bypass_tools.study.commands import report_beside
 from gloo_bypass_tools.study.plan import slow_edge, steps_of
@@ -23,31 +23,19 @@ ADDRESSES_FROM = 2  # rank r of a described fabric has the network's address .(2
 def times_of(path, plan, transport):
     """Seconds of each timed all-reduce, of its slowest rank. RecordError where the results were wrong."""
     report = records.benchmark_report(path)
-    results = [
-        one
-        for result in value_at(path, report, "results", list)
-        for one in value_at(path, result, "transports", list)
-        if result.get("size") == plan.bytes
-    ]
+    of_size = [one for one in value_at(path, report, "results", list) if one.get("size") == plan.bytes]
+    results = [one for result in of_size for one in value_at(path, result, "transports", list)]
     ranks = len(value_at(path, report, "ranks", list))
     if ranks != plan.ranks or len(results) != 1 or results[0].get("transport") != transports.kind_of(transport):
         raise RecordError(f"{path}: not {plan.ranks} ranks, {plan.bytes} bytes over {transport} alone")
     wrong = number_at(path, results[0], "wrong", nullable=True)
     if wrong != 0:
-        raise RecordError(
-            f"{path}: {'nothing was checked' if wrong is None else f'{wrong} elements of the all-reduce are wrong'}"
-        )
+        fault = "nothing was checked" if wrong is None else f"{wrong} elements of the all-reduce are wrong"
+        raise RecordError(f"{path}: {fault}")
     times = value_at(path, results[0], "round_slowest_us", list)
     if len(times) != plan.rounds or not all(isinstance(one, (int, float)) and one > 0 for one in times):
         raise RecordError(f"{path}: round_slowest_us is not {plan.rounds} times above 0")
     return [one * 1e-6 for one in times]
-
-
-def of_schema(path, schema):
-    record = json_object(path)
-    if record.get("schema") != schema:
-        raise RecordError(f"{path}: schema {record.get('schema')!r}, not {schema!r}")
-    return record
 
 
 def edges_of(path, record):
@@ -120,19 +108,12 @@ def probe_of(path, rank):
 
 def rank_use(probe):
     """A rank's CPU in per cent of a core and its memory at most."""
-    samples = probe["samples"]
-    if len(samples) < 2:
-        return {
-            "rank": probe["rank"],
-            "cpu_percent": None,
-            "peak_bytes": max((one["resident_bytes"] for one in samples), default=None),
-        }
-    first, last = samples[0], samples[-1]
-    return {
-        "rank": probe["rank"],
-        "cpu_percent": 100 * (last["cpu_s"] - first["cpu_s"]) / max(1e-9, last["at_s"] - first["at_s"]),
-        "peak_bytes": max(one["resident_bytes"] for one in samples),
-    }
+    samples, cpu_percent = probe["samples"], None
+    if len(samples) > 1:
+        cpu_s, seconds = (samples[-1][key] - samples[0][key] for key in ("cpu_s", "at_s"))
+        cpu_percent = 100 * cpu_s / max(1e-9, seconds)
+    peak_bytes = max((one["resident_bytes"] for one in samples), default=None)
+    return {"rank": probe["rank"], "cpu_percent": cpu_percent, "peak_bytes": peak_bytes}
 
 
 def tcp_of(probe, plan):
@@ -191,25 +172,11 @@ def rdma_of(path, plan):
         raise RecordError(f"{path}: no counters of the RDMA devices of {' and '.join(sorted(names))}")
     return {
         "control": "SoftRoCE",
-        "window_bytes": None,
-        "rtt_ms": None,
-        "retransmitted": None,
-        "probes": None,
+        **dict.fromkeys(("window_bytes", "rtt_ms", "retransmitted", "probes")),
         "of_channel": False,
         "timeouts": sum(number_at(path, one, "completer_retry_err") for one in devices),
         "packets_sent": number_at(path, devices[-1], "sent_pkts"),
     }
-
-
-def sender_of(folder, plan, cell, rank):
-    """What a bypass transport says of the sender on the slow edge; None over TCP."""
-    if transports.is_tcp(cell.transport):
-        return None
-    return (
-        rdma_of(folder / "fabric.json", plan)
-        if cell.transport == "RDMA"
-        else bypass_of(folder / f"stats-{rank}.json", plan)
-    )
 
 
 def resent_of(folder, probes, transport):
@@ -217,69 +184,64 @@ def resent_of(folder, probes, transport):
     its requests that it began anew: READs for the most part, whose answers are many packets; packets are not known."""
     if transport == "RDMA":
         path = folder / "fabric.json"
-        return {
-            "retransmitted": None,
-            "timeouts": sum(
-                number_at(path, one, "completer_retry_err")
-                for one in value_at(path, json_object(path), "devices", list)
-            ),
-        }
-    if transports.is_tcp(transport):
-        return {
-            "retransmitted": sum(probe["tcp"].get("Tcp.RetransSegs", 0) for probe in probes),
-            "timeouts": sum(probe["tcp"].get("TcpExt.TCPTimeouts", 0) for probe in probes),
-        }
-    stats = {path: json_object(path) for path in (folder / f"stats-{probe['rank']}.json" for probe in probes)}
-    return {
-        "retransmitted": sum(number_at(path, one, "retransmits") for path, one in stats.items()),
-        "timeouts": sum(number_at(path, one, "retransmit_timeouts") for path, one in stats.items()),
-    }
+        devices = value_at(path, json_object(path), "devices", list)
+        again, timeouts = None, sum(number_at(path, one, "completer_retry_err") for one in devices)
+    elif transports.is_tcp(transport):
+        names = ("Tcp.RetransSegs", "TcpExt.TCPTimeouts")
+        again, timeouts = (sum(probe["tcp"].get(name, 0) for probe in probes) for name in names)
+    else:
+        stats = [(path, json_object(path)) for path in (folder / f"stats-{probe['rank']}.json" for probe in probes)]
+        names = ("retransmits", "retransmit_timeouts")
+        again, timeouts = (sum(number_at(path, one, name) for path, one in stats) for name in names)
+    return {"retransmitted": again, "timeouts": timeouts}
 
 
 def slow_edge_run(folder, plan, cell, probes):
-    start, _ = slow_edge(plan.ranks)
-    return {
-        "fabric": slow_fabric(folder / "fabric.json", plan),
-        "tcp": tcp_of(probes[start], plan) if transports.is_tcp(cell.transport) else None,
-        "bypass": sender_of(folder, plan, cell, start),
-    }
+    """`tcp`, `bypass`: what the sender on the slow edge says, over either."""
+    (start, _), path, tcp, bypass = slow_edge(plan.ranks), folder / "fabric.json", None, None
+    if transports.is_tcp(cell.transport):
+        tcp = tcp_of(probes[start], plan)
+    elif cell.transport == "RDMA":
+        bypass = rdma_of(path, plan)
+    else:
+        bypass = bypass_of(folder / f"stats-{start}.json", plan)
+    return {"fabric": slow_fabric(path, plan), "tcp": tcp, "bypass": bypass}
 
 
 def equal_run(folder, cell, probes):
-    path = folder / "fabric.json"
-    return {"fabric": equal_fabric(path), "resent": resent_of(folder, probes, cell.transport)}
+    return {"fabric": equal_fabric(folder / "fabric.json"), "resent": resent_of(folder, probes, cell.transport)}
+
+
+def capture_of(path):
+    """The one capture of an analysis."""
+    listed = value_at(path, of_schema(path, CAPTURE_SCHEMA), "captures", list)
+    if len(listed) != 1:
+        raise RecordError(f"{path}: {len(listed)} captures, not 1")
+    return listed[0]
 
 
 def analysis_of(path, steps):
-    """Of the capture: bytes, time and throughput of each event after warm-up, totals, the matrix before and in
-    training."""
-    record = of_schema(path, CAPTURE_SCHEMA)
-    listed = value_at(path, record, "captures", list)
-    if len(listed) != 1:
-        raise RecordError(f"{path}: {len(listed)} captures, not 1")
-    one = listed[0]
+    """Of the capture: bytes and time of each event, warm-up's too, totals, the matrix before and in training."""
+    one = capture_of(path)
     events = [event for event in value_at(path, one, "steps", list) if event.get("complete")]
     if len(events) != steps:
         raise RecordError(f"{path}: {len(events)} whole events between markers, not {steps}")
-    matrix = value_at(path, one, "matrix", dict)
+    matrix, directions = value_at(path, one, "matrix", dict), value_at(path, one, "directions", list)
+    figures = {"bytes": "bytes", "seconds": "duration_s"}
+    edges = {phase: matrix[phase]["directions"] for phase in ("before", "training", "after")}
     return {
-        "events": [
-            {"bytes": number_at(path, event, "bytes"), "seconds": number_at(path, event, "duration_s")}
-            for event in events
-        ],
+        "events": [{name: number_at(path, event, key) for name, key in figures.items()} for event in events],
         "total_bytes": number_at(path, one, "bytes"),
         "total_s": number_at(path, one, "duration_s"),
-        "directions": [
-            {key: edge[key] for key in ("from", "to", "th_avg_bit_s", "per_step")}
-            for edge in value_at(path, one, "directions", list)
-        ],
-        "matrix": {
-            phase: [{key: edge[key] for key in ("from", "to", "bytes")} for edge in matrix[phase]["directions"]]
-            for phase in ("before", "training", "after")
-        },
+        "directions": [some_of(edge, "from", "to", "th_avg_bit_s", "per_step") for edge in directions],
+        "matrix": {phase: [some_of(edge, "from", "to", "bytes") for edge in listed] for phase, listed in edges.items()},
         "faults": one.get("faults", []),
         "bytes_by_kind": one.get("bytes_by_kind", {}),
     }
+
+
+def some_of(record, *keys):
+    return {key: record[key] for key in keys}
 
 
 def check_capture(path, fabric):

@@ -26,9 +26,7 @@ LAYOUTS = {definition.EDGE: edge_rendering, definition.PUBLISHED: training_rende
 def load(folder):
     """(record, plan, study) of a folder that measurement.py has written; RecordError says what is wrong with it."""
     path = folder.place("results.json")
-    record = records.json_object(path)
-    if record.get("schema") != SCHEMA:
-        raise records.RecordError(f"{path}: schema {record.get('schema')!r}, not {SCHEMA!r}")
+    record = records.of_schema(path, SCHEMA)
     study = catalogue.STUDIES.get(record.get("study"))
     if study is None:
         raise records.RecordError(f"{path}: study {record.get('study')!r} is none of {', '.join(catalogue.STUDIES)}")

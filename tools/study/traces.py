@@ -8,7 +8,7 @@ leaves its part out; one that cannot be understood is refused with RecordError.
 
 from dataclasses import dataclass
 
-from gloo_bypass_tools.report.records import RecordError, json_object, number_at, value_at
+from gloo_bypass_tools.report.records import RecordError, number_at, value_at
 from gloo_bypass_tools.study import reading, training_tables
 
 # Points of a line: more than a picture shows only make it slow to draw.
@@ -101,23 +101,12 @@ def series_at(path, record, begin_s):
     return Series(begin_s, number_at(path, record, "interval_s"), found)
 
 
-def capture_of(path):
-    """The one capture of an analysis, or None where there is no file."""
-    if not path.exists():
-        return None
-    record = json_object(path)
-    listed = value_at(path, record, "captures", list)
-    if record.get("schema") != reading.CAPTURE_SCHEMA or len(listed) != 1:
-        raise RecordError(f"{path}: not one capture of schema {reading.CAPTURE_SCHEMA!r}")
-    return listed[0]
-
-
 def trace_of(folder):
     """Of a run's raw folder; directions are of ranks, as r1. None where there is neither sample nor capture."""
     paths = sorted(folder.glob("probe-*.json"), key=lambda path: int(path.stem.partition("-")[2]))
     probes = [reading.probe_of(path, int(path.stem.partition("-")[2])) for path in paths]
     path = folder / "analysis.json"
-    capture = capture_of(path)
+    capture = reading.capture_of(path) if path.exists() else None
     if not probes and capture is None:
         return None
     clocks = [probe.get("began_unix_s") for probe in probes]
