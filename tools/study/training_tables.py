@@ -5,7 +5,6 @@ of all runs, sums of an epoch from the mean of the runs. Where a run is not a wh
 and are left out.
 """
 
-import statistics
 from dataclasses import dataclass
 
 from gloo_bypass_tools.report import measurements
@@ -86,84 +85,69 @@ def published_transports(plan):
     return tuple(one for one in plan.transports if plan.model_over(one) == definition.MODEL)
 
 
-def row_of(figure, variant, by_transport):
-    """None where nothing was measured. `by_transport`: transport -> (measured, model), in bytes, seconds, ..."""
-    measured, model = (
-        {
-            transport: pair[side] / measurements.UNITS[figure.unit]
-            for transport, pair in by_transport.items()
-            if pair[side] is not None
-        }
-        for side in (0, 1)
-    )
-    row = Row(figure.table, variant, figure.metric, figure.statistic, figure.unit, figure.value, measured, model)
-    return row if measured else None
+def row_of(figure, label, listed, measured, model):
+    """Of these transports; None where nothing was measured. `measured`, `model`: (transport, a variant of the published
+    file) -> bytes, seconds, bit/s, share, or None. A ratio is that of the variant and the first one."""
+
+    def values(source):
+        found = {one: source(one, figure.variant) for one in listed}
+        if figure.metric.endswith(measurements.RATIO):
+            first = measurements.FIRST[figure.study]
+            found = {one: quotient(value, source(one, first)) for one, value in found.items()}
+        return {one: value / measurements.UNITS[figure.unit] for one, value in found.items() if value is not None}
+
+    if by_transport := values(measured):
+        told = (figure.metric, figure.statistic, figure.unit, figure.value)
+        return Row(figure.table, label, *told, by_transport, values(model))
+    return None
 
 
-def value_or_ratio(value, figure, at, first):
-    """value(at); of a figure that is a ratio, over value(first)."""
-    return quotient(value(at), value(first())) if figure.metric.endswith(measurements.RATIO) else value(at)
+def variant_row(plan, study, record_runs, figure, listed):
+    wanted = figure.metric.removesuffix(measurements.RATIO), figure.statistic
+
+    def measured(transport, name):
+        return sample_of(plan, study.variant(name), *wanted, transport, record_runs)
+
+    def model(transport, name):
+        return model_of(plan, study.variant(name), *wanted, transport, record_runs)
+
+    return row_of(figure, figure.variant, listed, measured, model)
+
+
+def flow_row(plan, study, record_runs, figure, listed):
+    """Of a figure whose variant is a direction, as 0->3 or rank0->rank1."""
+    point, metric = study.variant(dict(study.flows)[figure.study]), figure.metric.removesuffix(measurements.RATIO)
+
+    def measured(transport, direction):
+        runs, whole = runs_of(record_runs, point.name, transport), is_whole(plan, point)
+        values = [flow_figure(run, *ends_of(direction), metric, figure.statistic, whole) for run in runs]
+        known = [value for value in values if value is not None]
+        return STATISTICS[figure.statistic](known) if known else None
+
+    def model(transport, direction):
+        made = training_prediction.event_bytes(plan, point, transport)
+        return made.on_edge(point.ranks, *ends_of(direction)) if metric == "bytes_per_event" else None
+
+    start, end = ends_of(figure.variant)
+    return row_of(figure, f"{point.name}, r{start}->r{end}", listed, measured, model)
 
 
 def rows_of(plan, study, record_runs):
     """Of the transports that trained the published model, figure by figure."""
-    if not published_transports(plan):
-        return []
-    figure_row = flow_row if study.flows else variant_row
-    rows = (figure_row(plan, study, record_runs, figure) for figure in measurements.read())
+    listed = published_transports(plan)
+    if study.flows:
+        owners, make = dict(study.flows), flow_row
+        figures = [one for one in measurements.read() if owners.get(one.study) in plan.variants]
+    else:
+        make, figures = variant_row, [one for one in measurements.read() if one.study == study.published_name]
+        figures = [one for one in figures if one.variant in plan.variants]
+    rows = [make(plan, study, record_runs, figure, listed) for figure in figures if listed]
     return [row for row in rows if row is not None]
 
 
-def variant_row(plan, study, record_runs, figure):
-    if figure.study != study.published_name or figure.variant not in plan.variants:
-        return None
-    point, metric = study.variant(figure.variant), figure.metric.removesuffix(measurements.RATIO)
-
-    def of(source, transport):
-        return value_or_ratio(
-            lambda one: source(plan, one, metric, figure.statistic, transport, record_runs),
-            figure,
-            point,
-            lambda: study.variant(measurements.FIRST[figure.study]),
-        )
-
-    found = {one: (of(sample_of, one), of(model_of, one)) for one in published_transports(plan)}
-    return row_of(figure, figure.variant, found)
-
-
-def flow_row(plan, study, record_runs, figure):
-    """Of a figure whose variant is a direction, as 0->3 or rank0->rank1."""
-    name = dict(study.flows).get(figure.study)
-    if name not in plan.variants:
-        return None
-    point, ends, metric = study.variant(name), ends_of(figure.variant), figure.metric.removesuffix(measurements.RATIO)
-
-    def first():
-        return ends_of(measurements.FIRST[figure.study])
-
-    def measured(transport, ends):
-        runs, whole = runs_of(record_runs, name, transport), is_whole(plan, point)
-        values = [flow_figure(run, *ends, metric, figure.statistic, whole) for run in runs]
-        known = [value for value in values if value is not None]
-        return STATISTICS[figure.statistic](known) if known else None
-
-    def model(transport, ends):
-        return training_prediction.event_bytes(plan, point, transport).on_edge(point.ranks, *ends)
-
-    found = {
-        one: (
-            value_or_ratio(lambda ends: measured(one, ends), figure, ends, first),
-            value_or_ratio(lambda ends: model(one, ends), figure, ends, first) if metric == "bytes_per_event" else None,
-        )
-        for one in published_transports(plan)
-    }
-    return row_of(figure, f"{name}, r{ends[0]}->r{ends[1]}", found)
-
-
 def is_published(study, point):
-    return bool(study.flows) or any(
-        figure.study == study.published_name and figure.variant == point.name for figure in measurements.read()
-    )
+    wanted = study.published_name, point.name
+    return bool(study.flows) or any((one.study, one.variant) == wanted for one in measurements.read())
 
 
 def own_rows(plan, study, record_runs):
@@ -174,14 +158,7 @@ def own_rows(plan, study, record_runs):
         listed = [one for one in plan.transports if one not in published]
         for metric, unit in OWN_FIGURES.items():
             figure = measurements.Figure("", study.name, point.name, metric, "median", unit, None)
-            found = {
-                one: (
-                    median(samples_of(metric, runs_of(record_runs, point.name, one))),
-                    model_of(plan, point, metric, "median", one, record_runs),
-                )
-                for one in listed
-            }
-            rows.append(row_of(figure, point.name, found))
+            rows.append(variant_row(plan, study, record_runs, figure, listed))
     return [row for row in rows if row is not None]
 
 
@@ -215,11 +192,8 @@ def flow_figure(run, start, end, metric, statistic, whole_epoch):
 
 
 def targets_of(plan, study, record_runs):
-    return [
-        *(flow_targets(plan, study, record_runs) if study.flows else []),
-        *slow_edge_targets(plan, study, record_runs),
-        *byte_targets(plan, study, record_runs),
-    ]
+    listed = (flow_targets, slow_edge_targets, byte_targets) if study.flows else (slow_edge_targets, byte_targets)
+    return [target for targets in listed for target in targets(plan, study, record_runs)]
 
 
 def measured_cells(plan, study, record_runs):
@@ -235,21 +209,23 @@ def flow_targets(plan, study, record_runs):
     """Two ranks: as much each way. Four: nearly all of it one way round."""
     found = []
     for point, _, label, runs in measured_cells(plan, study, record_runs):
-        there, back = (
-            median(flow_figure(run, *ends, "bytes_per_event", "median", False) for run in runs)
-            for ends in ((1, 0), (0, 1))
-        )
-        if there is None or back is None:
+        wanted = ("bytes_per_event", "median", False)
+        there, back = (median(flow_figure(run, *ends, *wanted) for run in runs) for ends in ((1, 0), (0, 1)))
+        share = quotient(back, there)
+        if share is None:
             continue
-        share = back / there
         if point.ranks == 2:
-            wanted, measured = "the same within 0.5 %", f"{100 * (share - 1):+.2f} %"
-            met = abs(share - 1) <= training_prediction.BYTES_TOLERANCE
-            found.append(Target(f"{label}, r0 to r1 against r1 to r0", wanted, measured, met))
+            label, wanted = f"{label}, r0 to r1 against r1 to r0", "the same within 0.5 %"
+            measured, met = f"{100 * (share - 1):+.2f} %", is_within(share - 1)
         else:
-            wanted = "less than a tenth of what goes its way"
-            found.append(Target(f"{label}, against the ring's way", wanted, f"{100 * share:.2f} %", share < 0.1))
+            label, wanted = f"{label}, against the ring's way", "less than a tenth of what goes its way"
+            measured, met = f"{100 * share:.2f} %", share < 0.1
+        found.append(Target(label, wanted, measured, met))
     return found
+
+
+def is_within(off):
+    return abs(off) <= training_prediction.BYTES_TOLERANCE
 
 
 # Of what the edge and Gloo's schedule leave, beside the same computation: where the edge is far, and where it is slow.
@@ -261,10 +237,9 @@ def slow_edge_targets(plan, study, record_runs):
     found = []
     for point, transport, label, runs in measured_cells(plan, study, record_runs):
         made, far = model_of(plan, point, "t_ar", "median", transport, record_runs), point.edge.delay_ms is not None
-        samples = samples_of("t_ar", runs)
-        if made is None or not samples or (far and transports.is_tcp(transport)):
+        ratio, most = quotient(median(samples_of("t_ar", runs)), made), FAR_FACTOR if far else SLOW_FACTOR
+        if ratio is None or (far and transports.is_tcp(transport)):
             continue
-        ratio, most = statistics.median(samples) / made, FAR_FACTOR if far else SLOW_FACTOR
         allowed = "what Gloo's schedule allows" if far else "serialisation"
         wanted = f"within {most:g} x of {allowed}, beside the computation"
         found.append(Target(f"{label}, T_ar", wanted, f"{ratio:.2f} x", ratio <= most))
@@ -275,10 +250,8 @@ def byte_targets(plan, study, record_runs):
     """Bytes per event against 2(N-1) S and headers: how far they are from what the model allows."""
     found = []
     for point, transport, label, runs in measured_cells(plan, study, record_runs):
-        made, middle = (
-            training_prediction.event_bytes(plan, point, transport),
-            median(samples_of("bytes_per_event", runs)),
-        )
+        made = training_prediction.event_bytes(plan, point, transport)
+        middle = median(samples_of("bytes_per_event", runs))
         if middle is None:
             continue
         off = middle / min(max(middle, made.fewest), made.frames) - 1
@@ -286,8 +259,7 @@ def byte_targets(plan, study, record_runs):
         wanted = f"within 0.5 % of 2(N-1) S and {' to '.join(sorted(shares, key=float))} % of headers"
         again = repeated_share(runs)
         repeated = f" ({100 * again:.1f} % were sent again)" if again >= 0.001 else ""
-        met = abs(off) <= training_prediction.BYTES_TOLERANCE
-        found.append(Target(f"{label}, bytes of an event", wanted, f"{100 * off:+.2f} %{repeated}", met))
+        found.append(Target(f"{label}, bytes of an event", wanted, f"{100 * off:+.2f} %{repeated}", is_within(off)))
     return found
 
 
