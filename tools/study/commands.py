@@ -55,11 +55,8 @@ def report_beside(output):
 
 def all_edges(point):
     """What every edge is."""
-    settings = [
-        f"rate={definition.FAST_RATE_MBIT:g}Mbit/s",
-        f"delay={point.delay_ms:g}ms",
-        f"queue={definition.FAST_QUEUE}",
-    ]
+    rate, queue = f"rate={definition.FAST_RATE_MBIT:g}Mbit/s", f"queue={definition.FAST_QUEUE}"
+    settings = [rate, f"delay={point.delay_ms:g}ms", queue]
     if point.loss_percent and point.burst:
         settings += [
             f"burst_enter={point.burst_enter_percent:.6g}%",

@@ -206,7 +206,8 @@ def edge_training_study(study, order):
 
 def sweep(workload, **rest):
     """A study of one parameter."""
-    return Study(layout=SWEEP, workload=workload, **rest)
+    scales = REDUCE_SCALES if workload == REDUCE else TRAINING_SCALES
+    return Study(layout=SWEEP, workload=workload, **{"scales": scales} | rest)
 
 
 @dataclass(frozen=True)

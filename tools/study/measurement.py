@@ -58,23 +58,19 @@ class StudyMeasurement(Stages):
     """
 
     def __init__(self, root, plan, study, programs, folder, display, repeat_command, left_out=(), in_guest=False):
-        super().__init__(
-            root,
-            folder,
-            display,
-            {
-                "schema": SCHEMA,
-                "study": study.name,
-                "plan": plan.as_record(),
-                "machine": machine.describe_system() if in_guest else machine.describe(root),
-                "kernel_tcp": kernel_tcp(),
-                "environment": telling(os.environ),
-                "repeat_command": repeat_command,
-                "programs": {} if in_guest else digests_of(programs),
-                "files": {flag: digest_of(path) for flag, path in plan.files or ()},
-                "runs": [],
-            },
-        )
+        record = {
+            "schema": SCHEMA,
+            "study": study.name,
+            "plan": plan.as_record(),
+            "machine": machine.describe_system() if in_guest else machine.describe(root),
+            "kernel_tcp": kernel_tcp(),
+            "environment": telling(os.environ),
+            "repeat_command": repeat_command,
+            "programs": {} if in_guest else digests_of(programs),
+            "files": {flag: digest_of(path) for flag, path in plan.files or ()},
+            "runs": [],
+        }
+        super().__init__(root, folder, display, record)
         self.plan, self.study, self.programs = plan, study, programs
         self.not_measured, self.in_guest = dict(left_out), in_guest
 

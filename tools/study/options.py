@@ -22,6 +22,7 @@ FILES = {
 # As fabric-run has it.
 LARGEST_MTU = 32000
 MODELS = (definition.MODEL, definition.TINY)
+REPEATED = {"action": "append", "default": []}
 
 
 def in_order_of(known):
@@ -69,55 +70,34 @@ def add_options(parser, study):
 
 
 def add_common(options, names, repeats):
-    listed, settings = ", ".join(transports.ALL), ", ".join(f"{name}={value}" for name, value in SETTINGS.items())
-    options.add(
-        "--transports",
-        "A,B",
-        f"of {listed} (default TCP,DPDK); RDMA, and TCP beside it (TCP-netem), cross links of the kernel's netem",
-        type=names_of(transports.ALL),
-        default=("TCP", "DPDK"),
+    about = (
+        f"of {', '.join(transports.ALL)} (default TCP,DPDK); RDMA, and TCP beside it (TCP-netem), cross links of the "
     )
-    options.add(
-        "--where",
-        None,
-        "RDMA, TCP-netem: here, or in one guest of scripts/rdma-guest; auto: there if this kernel has no SoftRoCE or "
-        "netem",
-        choices=("auto", place.HOST, place.IN_GUEST),
-        default="auto",
-    )
+    about += "kernel's netem"
+    options.add("--transports", "A,B", about, type=names_of(transports.ALL), default=("TCP", "DPDK"))
+    about = "RDMA, TCP-netem: here, or in one guest of scripts/rdma-guest; auto: there if this kernel has no SoftRoCE "
+    about += "or netem"
+    options.add("--where", None, about, choices=("auto", place.HOST, place.IN_GUEST), default="auto")
     known = in_order_of(names)
     options.add("--variants", "A,B", f"of {', '.join(names)} (default all)", type=known, default=tuple(names))
     options.number("--repeats", "of all runs, in turn (default %(default)s)", 1, 100, default=repeats)
     options.number("--mtu", "longest IP packet, of all transports (default 1500)", 576, LARGEST_MTU, default=1500)
     options.number("--seed", "of the fabric's losses (default 1)", 0, 2**63 - 1, default=1)
-    options.add(
-        "--env",
-        "NAME=VALUE",
-        f"for the ranks over all but TCP; may be repeated (default {settings})",
-        type=assignment,
-        action="append",
-        default=[],
-    )
-    options.add(
-        "--sysctl",
-        "NAME=VALUE",
-        "for the ranks over TCP, as net.ipv4.tcp_congestion_control=cubic; may be repeated",
-        type=sysctl,
-        action="append",
-        default=[],
-    )
+    settings = ", ".join(f"{name}={value}" for name, value in SETTINGS.items())
+    about = f"for the ranks over all but TCP; may be repeated (default {settings})"
+    options.add("--env", "NAME=VALUE", about, type=assignment, **REPEATED)
+    about = "for the ranks over TCP, as net.ipv4.tcp_congestion_control=cubic; may be repeated"
+    options.add("--sysctl", "NAME=VALUE", about, type=sysctl, **REPEATED)
     options.add("--output", "DIR", "a new folder for the results (default results/study-<name>-<time>)", type=Path)
     options.add("--build", "DIR", "build folder (default build)", type=Path, default=ROOT / "build")
 
 
 def add_slow_edge(options, study):
-    options.add(
-        "--segments",
-        "A,B",
+    known, about = (
+        definition.SEGMENTS,
         "largest segments of Gloo's ring: default (1 MiB), two (two a rank); default both",
-        type=in_order_of(definition.SEGMENTS),
-        default=definition.SEGMENTS,
     )
+    options.add("--segments", "A,B", about, type=in_order_of(known), default=known)
     lossy = f", with loss {' and '.join(study.lossy['small'])} alone" if study.lossy["small"] else ""
     default = f"{', '.join(f'{one:g}' for one in study.losses)}{lossy}"
     about = f"per cent of the slow edge's frames, of all variants but base, as in 0,0.1,1 (default {default})"
@@ -140,21 +120,11 @@ def add_training(options, study):
         options.add(f"--{name}", "FILE", f"{about}, for ddp_train", type=Path)
     about = "tiny: to try it; has nothing published beside it (default %(default)s)"
     options.add("--model", None, about, choices=MODELS, default=study.model)
-    options.add(
-        "--guest-model",
-        None,
-        "of what is trained in the guest, whose processor is emulated (default tiny; distilgpt2 takes many minutes a "
-        "step)",
-        choices=MODELS,
-        default=definition.TINY,
-    )
-    options.number(
-        "--guest-seq-length",
-        f"its tokens a sample there (default %(default)s; elsewhere {definition.SEQUENCE_LENGTH})",
-        1,
-        128,
-        default=definition.GUEST_SEQUENCE_LENGTH,
-    )
+    about = "of what is trained in the guest, whose processor is emulated (default tiny; distilgpt2 takes many minutes "
+    about += "a step)"
+    options.add("--guest-model", None, about, choices=MODELS, default=definition.TINY)
+    about = f"its tokens a sample there (default %(default)s; elsewhere {definition.SEQUENCE_LENGTH})"
+    options.number("--guest-seq-length", about, 1, 128, default=definition.GUEST_SEQUENCE_LENGTH)
 
 
 # Options that stand in the plan by their names, where they are given.

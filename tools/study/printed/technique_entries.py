@@ -13,7 +13,6 @@ class Study:
     """`points`: name (without commas) and flags of ddp_train; the first one is what the others stand against.
     `ranks`: of points that have a number of their own. `model`: unless the caller chooses one."""
 
-    name: str
     title: str
     points: dict
     ranks: dict = field(default_factory=dict)
@@ -39,9 +38,8 @@ RANKS = {
     "8 ranks linear": "--lr-scaling linear --lr-base-batch 16",
     "8 ranks sqrt": "--lr-scaling sqrt --lr-base-batch 16",
 }
-LISTED = (
-    Study(
-        "compression",
+STUDIES = {
+    "compression": Study(
         "Gradient compression",
         {
             "none": "",
@@ -54,8 +52,7 @@ LISTED = (
             "powersgd 4": "--compress powersgd --compress-rank 4",
         },
     ),
-    Study(
-        "low-communication",
+    "low-communication": Study(
         "Ranks that meet now and then",
         {
             "every step": "",
@@ -66,8 +63,7 @@ LISTED = (
         },
     ),
     # Ranks that wait for the slowest, or do not; best with a link of one slow rank.
-    Study(
-        "asynchronous",
+    "asynchronous": Study(
         "Waiting for the slowest",
         {
             "every step": "",
@@ -79,15 +75,12 @@ LISTED = (
             "rate / staleness": "--average asynchronous --staleness-penalty inverse",
         },
     ),
-    Study("sharding", "ZeRO", {f"zero {stage}": f"--zero {stage}" for stage in range(4)}),
-    Study(
-        "half-precision",
-        "Precision",
-        {"fp32": "", **{name: f"--precision {name}" for name in ("bf16", "fp16", "fp64")}},
+    "sharding": Study("ZeRO", {f"zero {stage}": f"--zero {stage}" for stage in range(4)}),
+    "half-precision": Study(
+        "Precision", {"fp32": "", **{name: f"--precision {name}" for name in ("bf16", "fp16", "fp64")}}
     ),
     # The same samples a step.
-    Study(
-        "accumulation",
+    "accumulation": Study(
         "Accumulation against batch",
         {
             "batch 8": "--batch-size 8",
@@ -95,8 +88,7 @@ LISTED = (
         },
     ),
     # Twice the batch, twice (linear) or 1.4 times (sqrt) the rate.
-    Study(
-        "batch",
+    "batch": Study(
         "Batch and rate",
         {
             "batch 4": "--batch-size 4",
@@ -105,17 +97,12 @@ LISTED = (
             "batch 16 sqrt": "--batch-size 16 --lr-scaling sqrt --lr-base-batch 8",
         },
     ),
-    Study("ranks", "Ranks and rate", RANKS, ranks={point: int(point[0]) for point in RANKS}),
-    Study(
-        "parallelism",
-        "Samples, blocks' parts or blocks for each rank",
-        PARALLEL,
-        ranks=dict.fromkeys(PARALLEL, 4),
-        model=EIGHT_BLOCKS,
+    "ranks": Study("Ranks and rate", RANKS, ranks={point: int(point[0]) for point in RANKS}),
+    "parallelism": Study(
+        "Samples, blocks' parts or blocks for each rank", PARALLEL, ranks=dict.fromkeys(PARALLEL, 4), model=EIGHT_BLOCKS
     ),
     # The same 16 samples in more and smaller micro-batches.
-    Study(
-        "bubbles",
+    "bubbles": Study(
         "Micro-batches of a pipeline",
         {
             f"{method} {n} x {16 // n}": f"--batch-size {16 // n} --accumulate {n} --model-parallel {method}"
@@ -124,8 +111,7 @@ LISTED = (
         },
         model=EIGHT_BLOCKS,
     ),
-)
-STUDIES = {study.name: study for study in LISTED}
+}
 
 # fabric-run's options. Every path between two ranks, both ways; a round trip is twice the delay.
 LINKS = {

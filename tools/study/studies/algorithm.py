@@ -1,7 +1,7 @@
 """All-reduces by three of Gloo's algorithms."""
 
 from gloo_bypass_tools.study import prediction
-from gloo_bypass_tools.study.definition import MIB, REDUCE, REDUCE_SCALES, Point, sweep
+from gloo_bypass_tools.study.definition import MIB, REDUCE, Point, sweep
 
 ABOUT = """
 Four ranks reduce vectors of three sizes by three of Gloo's algorithms, over edges of 5 ms, one way. Ring and bcube are
@@ -40,7 +40,6 @@ STUDIES = (
         variants=tuple(points()),
         base="ring-64KiB",
         quantities=("time", "busbw", "sent_again"),
-        scales=REDUCE_SCALES,
         predicted=prediction.of_reduce,
     ),
 )

@@ -1,7 +1,7 @@
 """Training with other sizes of DDP's buckets."""
 
 from gloo_bypass_tools.model import overlap
-from gloo_bypass_tools.study.definition import TINY, TRAIN, TRAINING_SCALES, Point, sweep
+from gloo_bypass_tools.study.definition import TINY, TRAIN, Point, sweep
 from gloo_bypass_tools.study.training_prediction import gradient_buckets
 
 ABOUT = """
@@ -81,7 +81,6 @@ STUDIES = (
             for size in (1.0, 5.0, 25.0, 100.0, 400.0)
         ),
         quantities=("t_step", "t_ar", "t_exposed", "bytes_per_event"),
-        scales=TRAINING_SCALES,
         same_bits=True,
         predicted=predicted,
         guest_problem=guest_problem,

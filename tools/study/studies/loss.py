@@ -1,7 +1,7 @@
 """All-reduces over edges that lose frames, each by itself or in bursts."""
 
 from gloo_bypass_tools.study import definition, prediction
-from gloo_bypass_tools.study.definition import REDUCE, REDUCE_SCALES, Point, sweep
+from gloo_bypass_tools.study.definition import REDUCE, Point, sweep
 
 ABOUT = f"""
 Four ranks reduce one vector over edges of 5 ms, one way, which lose 0 to 5 % of their frames, acknowledgements too:
@@ -40,7 +40,6 @@ STUDIES = (
         variants=tuple(points()),
         base="0",
         quantities=("time", "sent_again", "timeouts", "busbw"),
-        scales=REDUCE_SCALES,
         predicted=prediction.of_reduce,
     ),
 )

@@ -1,7 +1,7 @@
 """Training with two, three and four ranks: with the same global batch, and with the same batch each."""
 
 from gloo_bypass_tools.model import ring
-from gloo_bypass_tools.study.definition import TRAIN, TRAINING_SCALES, Point, sweep
+from gloo_bypass_tools.study.definition import TRAIN, Point, sweep
 
 GLOBAL_BATCH = 24
 STRONG = f"Two, three and four ranks share a global batch of {GLOBAL_BATCH} samples."
@@ -56,7 +56,6 @@ def study(name, order, title, about, batch_of, published=()):
         ),
         base="ws=2",
         quantities=("t_step", "samples_per_s", "efficiency", "computing", "t_ar", "bytes_per_event"),
-        scales=TRAINING_SCALES,
         predicted=predicted,
     )
 

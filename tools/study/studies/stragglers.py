@@ -1,6 +1,6 @@
 """Training where one rank has little processor time."""
 
-from gloo_bypass_tools.study.definition import TRAIN, TRAINING_SCALES, Point, sweep
+from gloo_bypass_tools.study.definition import TRAIN, Point, sweep
 
 ABOUT = """
 Two ranks; the second may use a whole core, a half or a quarter of one, and the first waits for it.
@@ -34,7 +34,6 @@ STUDIES = (
             *(Point(f"{share:g}", barrier=True, label=f"{share:g}", processor_share=share) for share in (0.5, 0.25)),
         ),
         quantities=("t_step", "t_ar", "t_exposed", "cpu"),
-        scales=TRAINING_SCALES,
         same_bits=True,
         predicted=predicted,
     ),
