@@ -5,14 +5,14 @@ transports  what a study can run over, where, and what compares with what       
 definition  what a study is: its points, an edge, scales                               (pure)
 studies/    a file a study: its points, its model and its words                        (pure)
 catalogue   finds them                                                                 (pure)
-options     a study's options, and the plan that they make
+options     a study's options, and the plan that follows from them
 plan        what is measured when: a plan, and its cells                               (pure)
 commands    how a cell is run: fabric-run with all_reduce_perf or ddp_train            (pure)
 prediction, training_prediction
             the model's times of an all-reduce; bytes and times of training            (pure)
 reading     what one run of a cell left behind: times, events, counters, frames lost
 estimates   how long a study takes                                                     (pure)
-measurement the study itself, run by run; a run that fails is said and the others go on
+measurement the study itself, run by run; it reports a run that fails, and goes on with the others
 continuation  going on with a study that was cut off
 guest_part  what is measured in the guest of scripts/rdma-guest, in one guest for all of it
 processor_share  how one rank's processor time is held down, for the stragglers

@@ -1,5 +1,5 @@
-"""How a cell is run: fabric-run with all_reduce_perf or ddp_train in each rank, beside a probe, and for how long at the
-most. Pure.
+"""The command line of a cell, and its time limit: fabric-run with a probe and all_reduce_perf or ddp_train each.
+Pure.
 """
 
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def flags(**values):
 
 
 def model_flags(chosen, model=("--model", definition.TINY)):
-    """What chooses ddp_train's model beside the flags `chosen`: `model`, unless they do."""
+    """`model`, unless the flags `chosen` name a model themselves."""
     has_one = any(flag.partition("=")[0] in ("--model", "--model-config") for flag in chosen)
     return [] if has_one else list(model)
 
@@ -54,7 +54,7 @@ def report_beside(output):
 
 
 def all_edges(point):
-    """What every edge is."""
+    """The settings of every edge."""
     rate, queue = f"rate={definition.FAST_RATE_MBIT:g}Mbit/s", f"queue={definition.FAST_QUEUE}"
     settings = [rate, f"delay={point.delay_ms:g}ms", queue]
     if point.loss_percent and point.burst:
@@ -69,7 +69,7 @@ def all_edges(point):
 
 
 def last_edge(edge, loss_percent):
-    """What the slow edge is besides."""
+    """The settings that the slow edge has besides."""
     settings = []
     if edge.rate_mbit is not None:
         settings += [f"rate={edge.rate_mbit:g}Mbit/s", f"queue={definition.SLOW_QUEUE}"]
@@ -130,7 +130,7 @@ def settings_flags(plan, transport, *more):
 
 
 def perf_words(plan, study, cell, programs, output):
-    """all_reduce_perf, whose one size, rounds and warm-up are the plan's."""
+    """all_reduce_perf with one size; rounds and warm-up are the plan's."""
     point = study.variant(cell.variant)
     of_one, transport = plan.at(point), cell.transport
     limit_s = operation_limit_s(of_one, transport, prediction.schedule_s(plan, study, cell))

@@ -85,7 +85,7 @@ def check(folder, record, measurement):
 
 
 def check_files(folder, place, run, cell, measurement):
-    """Of one run, whose folder is the one that it was measured into."""
+    """Checks one run; its folder must be the one that it was measured into."""
     slug = measurement.slug_of(run["repeat"], cell)
     if run.get("folder") not in (f"raw/{slug}", f"{guest_part.FOLDER}/raw/{slug}"):
         raise records.RecordError(f"{place}: 'folder' is {run.get('folder')!r}, not raw/{slug}")

@@ -1,4 +1,4 @@
-"""What a study is: its points, its words, and what its page shows. Pure.
+"""Study, and the points that it varies. Pure.
 
 A point is one variant of an all-reduce or of training. A study of one slow edge varies the edge from rank 3 to rank 2,
 its successor on the ring 0 -> 3 -> 2 -> 1 -> 0; as an all-reduce it reduces one vector by itself, so that nothing hides
@@ -139,8 +139,8 @@ class Study:
     depend on what is swept; `guest_problem(plan)`, why it says nothing in the guest, or ''.
     Of a slow edge under an all-reduce: `table` of the published T_ar; `losses` on the edge; `lossy`, the variants that
     are measured with loss too, at each scale; `targets(plan, study, rows)`; `shares`, whether TCP's time is divided.
-    Of published training: `published`, its name in the published file, where that is another; `flows`, of studies in
-    that file whose variants are directions, as 0->1, the variant of this study that they belong to.
+    Of published training: `published`, its name in the published file, where that is another; `flows`: studies in
+    that file that list directions, as 0->1, each with the variant of this study that it belongs to.
     """
 
     name: str
@@ -212,9 +212,9 @@ def sweep(workload, **rest):
 
 @dataclass(frozen=True)
 class Asked:
-    """What a sweep's model is asked: a quantity at a point over a transport. `base`: medians of the base point's
-    quantities over the same transport, from which the models of training start, since the processor's part of a step
-    cannot be computed; empty where the base was not measured."""
+    """A question to a sweep's model: a quantity at a point over a transport. `base`: medians of the base point's
+    quantities over the same transport. Models of training start from these, since nothing computes the processor's part
+    of a step; empty where the base was not measured."""
 
     plan: object
     study: Study

@@ -1,5 +1,5 @@
-"""The tables of an all-reduce over one slow edge: published, measured and modelled times of each cell, what the windows
-were, whose TCP's time is, and the targets. Pure.
+"""The tables of an all-reduce over one slow edge: published, measured and modelled times of each cell, the senders'
+windows, the shares of TCP's time, and the targets. Pure.
 
 A sample is one all-reduce, from a barrier to the end of its slowest rank; figures are over the samples of all runs.
 With as few as a study takes, the 99th percentile is the slowest.
@@ -124,7 +124,7 @@ def targets_of(plan, study, rows):
 
 
 def shares_of(plan, study, rows):
-    """For each far edge without loss, whose the time is; of TCP and the first other transport."""
+    """The shares of TCP's time for each far edge without loss, beside the first other transport."""
     other = next((one for one in plan.transports if not paths.is_tcp(one) and paths.is_beside(plan, one, "TCP")), None)
     if other is None or "TCP" not in plan.transports or not study.shares:
         return []

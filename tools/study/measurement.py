@@ -1,5 +1,5 @@
-"""A study, run by run. A run that fails is written down and said, and the others go on; after each the folder is
-complete as far as it goes.
+"""A study, run by run. It records and reports a run that fails, and goes on with the others; after each run the folder
+is complete as far as it goes.
 """
 
 import contextlib
@@ -136,7 +136,7 @@ class StudyMeasurement(Stages):
             self.save()
             return
         if found is not None:
-            (output / CAPTURE).unlink(missing_ok=True)
+            (output / CAPTURE).unlink(missing_ok=True)  # gigabytes at published size
             self.record["runs"].append({"cell": cell.as_record(), "repeat": repeat, "folder": f"raw/{slug}", **found})
             self.save()
 
@@ -144,8 +144,8 @@ class StudyMeasurement(Stages):
         return commands.run_limit_s(self.plan, self.study, cell) + GRACE_S
 
     def measure(self, cell, name, slug, output):
-        """What is known of the run besides its files; None where a program failed. A capture is analysed after the
-        run, so that this takes no time from the ranks, and then removed: at published size one has gigabytes."""
+        """Runs the cell's programs. Returns what the files of the run do not say; None where a program failed. The
+        analysis of a capture follows the run, so that it takes no time from the ranks."""
         trained, share = self.study.workload == definition.TRAIN, self.study.variant(cell.variant).processor_share
         with processor_share.limited(share, definition.STRAGGLER) as limit:
             command = commands.command_of(self.plan, self.study, cell, self.programs, output, limit.flags)

@@ -1,14 +1,13 @@
-"""A study's options, the plan that they make, and what can be refused before anything is made."""
+"""A study's options, the plan that follows from them, and the checks that need no run."""
 
 import argparse
 import os
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import assignment, names_of, number_in, numbers_in
+from gloo_bypass_tools.common.argument_types import assignment, names_of, number_in, numbers_in, size_of
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.fabric_run import place
 from gloo_bypass_tools.fabric_run.command import sysctl
-from gloo_bypass_tools.report.command import size_of
 from gloo_bypass_tools.study import definition, transports
 from gloo_bypass_tools.study.plan import SETTINGS, cells_of, plan_of, steps_of
 
@@ -169,7 +168,7 @@ def size_problem(plan):
 
 
 def files_problem(plan):
-    """Of files that are not there, or cannot be where they are needed."""
+    """Why ddp_train cannot have these files; empty where it can."""
     given = dict(plan.files)
     for flag, path in given.items():
         if not os.access(path, os.R_OK):

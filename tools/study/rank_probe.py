@@ -135,7 +135,7 @@ class InterfaceTraffic:
 
 
 class TransportTraffic:
-    """Of the rank's own transport, as it counts: its environment is told to write its counters. None, None before it
+    """Of the rank's own transport, as it counts: its environment makes it write its counters. None, None before it
     has begun."""
 
     def __init__(self, environment, output, rank, interval_s):

@@ -30,7 +30,7 @@ class RankTrace:
 
 @dataclass(frozen=True)
 class Series:
-    """Bytes of each interval, the first of which begins at begin_s."""
+    """Bytes of each interval; the first one begins at begin_s."""
 
     begin_s: float
     interval_s: float

@@ -31,7 +31,7 @@ IMPLIED = ("count", "sum", "mean", "epoch-mean", "level")
 
 @dataclass(frozen=True)
 class Summary:
-    """`own_rows`: of transports that trained another model, and of variants of which nothing was published."""
+    """`own_rows`: of transports that trained another model, and of variants without published figures."""
 
     rows: list
     own_rows: list

@@ -115,7 +115,7 @@ def variant_row(plan, study, record_runs, figure, listed):
 
 
 def flow_row(plan, study, record_runs, figure, listed):
-    """Of a figure whose variant is a direction, as 0->3 or rank0->rank1."""
+    """Of a figure of a direction, as 0->3 or rank0->rank1."""
     point, metric = study.variant(dict(study.flows)[figure.study]), figure.metric.removesuffix(measurements.RATIO)
 
     def measured(transport, direction):
@@ -151,7 +151,7 @@ def is_published(study, point):
 
 
 def own_rows(plan, study, record_runs):
-    """Of the transports that trained another model, and of variants of which nothing was published."""
+    """Of the transports that trained another model, and of variants without published figures."""
     rows = []
     for point in (study.variant(name) for name in plan.variants):
         published = published_transports(plan) if is_published(study, point) else ()

@@ -14,7 +14,7 @@ ALL = (*SWITCHED, *KERNEL_LINKS)
 
 
 def kind_of(transport):
-    """What the ranks are told: DPDK of DPDK-netdev."""
+    """The transport's name to the ranks: DPDK for DPDK-netdev."""
     return BY_NAME[transport].device
 
 

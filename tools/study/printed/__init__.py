@@ -1,4 +1,4 @@
-"""Studies that print their tables as Markdown: commands of scripts/study beside those whose results are a folder.
+"""Studies that print their tables as Markdown; the other studies of scripts/study write a folder.
 
 techniques, technique_entries  what each of ddp_train's techniques does to bytes, time and loss on slow links
 scaling                        strong and weak scaling on this machine, from one rank on
@@ -6,5 +6,5 @@ failures                       what a killed rank costs an elastic training
 summation, orders, arithmetic  how exact an all-reduce's sums are, and what changes their bits
 
 Each command's module has TITLE, add_options(options) and run(given), where given.flags is what follows "--" on the
-command line. What goes wrong is a RuntimeError, an OSError or a ValueError.
+command line. Failures are RuntimeError, OSError or ValueError.
 """

@@ -66,7 +66,7 @@ def add_options(options):
     add = options.parser.add_argument
     add("--trainer", default="build/trainer/ddp_train")
     add("--ranks", type=numbers, default=[1, 2, 4], metavar="N,N,...")
-    add("--steps", type=int, default=20, help="of each run, the first of which is left out")
+    add("--steps", type=int, default=20, help="of each run; the first one is left out")
     add("--batch", type=int, default=8, help="samples a rank, where each rank keeps its own (weak)")
     add("--global-batch", type=int, default=24, help="samples of all ranks, which share them (strong)")
     add("--timeout", type=float, default=3600, metavar="S", help="of a run (default 3600)")

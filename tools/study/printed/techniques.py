@@ -67,7 +67,7 @@ def waiting(ranks):
 
 
 def in_order_of_time(ranks):
-    """Of ranks that do not wait for each other: as many of their steps as there are ranks make one, whosever."""
+    """Of ranks that do not wait for each other: N steps of N ranks make one, whichever ranks they are of."""
     ends = [(end, step) for steps in ranks for end, step in zip(accumulate(one["t_step_s"] for one in steps), steps)]
     ends.sort(key=lambda one: one[0])
     merged, before = [], 0
