@@ -56,7 +56,7 @@ class Side {
  public:
   Side(const SessionConfig& config, std::uint64_t id) : session(config, id, id * 77), id(id) {}
 
-  void post(TimePoint now, Script& script, bool send) {
+  void post(Script& script, bool send) {
     if (operations_ >= kMaxOperations) return;
     const std::size_t bytes = script.word() % kMaxMessageBytes;
     const MessageKey key{static_cast<MessageKind>(script.byte() & 1), script.byte() % 4u};
@@ -65,9 +65,9 @@ class Side {
     buffers_.push_back(std::make_unique<std::byte[]>(bytes));
     const OperationToken token = operations_++;
     if (send) {
-      (void)session.postSend(now, {token, key, buffers_.back().get(), bytes, script.byte()}).ok();
+      (void)session.postSend({token, key, buffers_.back().get(), bytes, script.byte()}).ok();
     } else {
-      (void)session.postReceive(now, {token, key, buffers_.back().get(), bytes, (script.byte() & 7) == 0}).ok();
+      (void)session.postReceive({token, key, buffers_.back().get(), bytes, (script.byte() & 7) == 0}).ok();
     }
   }
 
@@ -85,7 +85,7 @@ class Side {
         GLOO_BYPASS_CHECK(out.header.size() + out.payload.size() <= wire::kMaxDatagramBytes);
         if (refuse_) {  // as a full port does, once
           refuse_ = false;
-          session.undoTransmit(now);
+          session.undoTransmit();
           return false;
         }
         std::vector<std::byte> datagram(out.header.begin(), out.header.end());
@@ -155,18 +155,18 @@ class FuzzedPair {
       case 8:
       case 9:
       case 10:
-        here.post(now_, script, true);
+        here.post(script, true);
         break;
       case 11:
       case 12:
       case 13:
-        here.post(now_, script, false);
+        here.post(script, false);
         break;
       case 14:
-        (void)here.session.cancelSend(now_, script.byte());
+        (void)here.session.cancelSend(script.byte());
         break;
       case 15:
-        (void)here.session.cancelReceive(now_, script.byte());
+        (void)here.session.cancelReceive(script.byte());
         break;
       case 16:
         pass(microseconds(script.word()));

@@ -132,17 +132,17 @@ void Conversation::start() {
 }
 
 void Conversation::postSend(std::size_t index) {
-  sender_.operate([this, index](Session& session, TimePoint now) {
+  sender_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
     const SendRequest request{index, m.key, m.sendBuffer.data(), m.length, m.remoteOffset, m.confirmed};
     if (m.kind == KeyKind::kAnnounced) announcedOrder_.push_back(index);
-    if (const Status posted = session.postSend(now, request); !posted.ok()) {
+    if (const Status posted = session.postSend(request); !posted.ok()) {
       fault("postSend of message " + std::to_string(index) + ": " + posted.error().message);
       return;
     }
     if (!m.cancelSend) return;
     // Nothing can have left yet, so the receiver must never see it, unless the session has copied it.
-    m.sendCancelled = session.cancelSend(now, index);
+    m.sendCancelled = session.cancelSend(index);
     std::fill(m.sendBuffer.begin(), m.sendBuffer.end(), kScribble);
     m.sendOpen = false;
     --openSends_;
@@ -153,29 +153,29 @@ void Conversation::postSend(std::size_t index) {
 }
 
 void Conversation::postReceive(std::size_t index) {
-  receiver_.operate([this, index](Session& session, TimePoint now) {
+  receiver_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
     m.receiveBuffer.assign(m.capacity + kGuardBytes, kUntouched);
-    const Status posted = session.postReceive(now, {index, m.key, m.receiveBuffer.data(), m.capacity, false});
+    const Status posted = session.postReceive({index, m.key, m.receiveBuffer.data(), m.capacity, false});
     if (!posted.ok()) fault("postReceive of message " + std::to_string(index) + ": " + posted.error().message);
   });
 }
 
 void Conversation::postPersistent() {
-  receiver_.operate([this](Session& session, TimePoint now) {
+  receiver_.operate([this](Session& session, TimePoint) {
     const MessageKey key{MessageKind::kBound, tagBase_};
-    const Status posted = session.postReceive(now, {kPersistentToken, key, region_.data(), region_.size(), true});
+    const Status posted = session.postReceive({kPersistentToken, key, region_.data(), region_.size(), true});
     if (!posted.ok()) fault("persistent postReceive: " + posted.error().message);
   });
 }
 
 void Conversation::postWithdrawn(std::size_t index) {
-  receiver_.operate([this, index](Session& session, TimePoint now) {
+  receiver_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
     m.withdrawnBuffer.assign(m.capacity + kGuardBytes, kUntouched);
     m.withdrawnOpen = true;
     const Status posted =
-        session.postReceive(now, {kWithdrawnToken + index, m.key, m.withdrawnBuffer.data(), m.capacity, false});
+        session.postReceive({kWithdrawnToken + index, m.key, m.withdrawnBuffer.data(), m.capacity, false});
     if (!posted.ok()) fault("postReceive (withdrawn): " + posted.error().message);
   });
 }
@@ -183,9 +183,9 @@ void Conversation::postWithdrawn(std::size_t index) {
 // A receive cancelled before its message arrives leaves no trace, and the message is announced. Later, the message's
 // bytes may be dropped. Either way the buffer does not change from now on.
 void Conversation::withdraw(std::size_t index) {
-  receiver_.operate([this, index](Session& session, TimePoint now) {
+  receiver_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
-    const bool cancelled = session.cancelReceive(now, kWithdrawnToken + index);
+    const bool cancelled = session.cancelReceive(kWithdrawnToken + index);
     if (!m.withdrawnOpen) {
       if (cancelled) fault("cancelReceive of a completed receive returned true");
       return;

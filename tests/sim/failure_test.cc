@@ -295,15 +295,15 @@ TEST_P(UnreceivedMessages, BeyondEveryBuffer_OtherKeysStillFlow) {
     });
     ASSERT_TRUE(pair.connectWithin(seconds(10)));
     for (std::size_t i = 0; i <= kUnreceived; ++i) {
-      pair.a.operate([&](Session& session, TimePoint now) {
+      pair.a.operate([&](Session& session, TimePoint) {
         const MessageKey key{MessageKind::kUnbound, i};
-        ASSERT_TRUE(session.postSend(now, {i, key, data.data(), bytes, 0}).ok());
+        ASSERT_TRUE(session.postSend({i, key, data.data(), bytes, 0}).ok());
       });
     }
     const auto receive = [&](std::size_t i) {
-      pair.b.operate([&](Session& session, TimePoint now) {
+      pair.b.operate([&](Session& session, TimePoint) {
         const MessageKey key{MessageKind::kUnbound, i};
-        ASSERT_TRUE(session.postReceive(now, {i, key, received[i].data(), bytes, false}).ok());
+        ASSERT_TRUE(session.postReceive({i, key, received[i].data(), bytes, false}).ok());
       });
     };
     receive(kUnreceived);

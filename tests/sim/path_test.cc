@@ -171,13 +171,13 @@ TEST(Rack, PingPong_CostsRoundTrips) {
     int exchanges = 0;
     std::uint64_t token = 0;
     const auto send = [&](Host& host) {
-      host.operate([&](Session& session, TimePoint now) {
-        ASSERT_TRUE(session.postReceive(now, {token, key, sink.data(), bytes, false}).ok());
-        ASSERT_TRUE(session.postSend(now, {token++, key, data.data(), bytes, 0}).ok());
+      host.operate([&](Session& session, TimePoint) {
+        ASSERT_TRUE(session.postReceive({token, key, sink.data(), bytes, false}).ok());
+        ASSERT_TRUE(session.postSend({token++, key, data.data(), bytes, 0}).ok());
       });
     };
-    pair.b.operate([&](Session& session, TimePoint now) {
-      ASSERT_TRUE(session.postReceive(now, {token++, key, sink.data(), bytes, false}).ok());
+    pair.b.operate([&](Session& session, TimePoint) {
+      ASSERT_TRUE(session.postReceive({token++, key, sink.data(), bytes, false}).ok());
     });
     pair.b.setObserver([&](const SessionEvent& event) {
       if (event.type == SessionEvent::Type::kReceiveComplete) send(pair.b);

@@ -166,11 +166,11 @@ TEST(Rails, SenderClosesWithPartsUnderWay_AllOfItArrivesBeforeTheEndIsSeen) {
   fillPattern(data, 7);
   std::vector<SessionEvent> seen;
   rails.right().setObserver([&](const SessionEvent& event) { seen.push_back(event); });
-  rails.right().operate([&](Session& session, TimePoint now) {
-    ASSERT_TRUE(session.postReceive(now, {1, {}, sink.data(), sink.size(), false}).ok());
+  rails.right().operate([&](Session& session, TimePoint) {
+    ASSERT_TRUE(session.postReceive({1, {}, sink.data(), sink.size(), false}).ok());
   });
   rails.left().operate([&](Session& session, TimePoint now) {
-    ASSERT_TRUE(session.postSend(now, {1, {}, data.data(), data.size(), 0}).ok());
+    ASSERT_TRUE(session.postSend({1, {}, data.data(), data.size(), 0}).ok());
     session.close(now, false);
   });
   ASSERT_TRUE(simulation.runUntil(simulation.now() + seconds(20), [&] { return seen.size() == 2; }));

@@ -146,12 +146,11 @@ Duration delayOfLoss(Duration oneWay, std::uint64_t frames, const std::function<
       return false;
     };
     const TimePoint start = pair.simulation.now();
-    pair.b.operate([&](Session& session, TimePoint now) {
-      ASSERT_TRUE(session.postReceive(now, {1, key, sink.data(), bytes, false}).ok());
+    pair.b.operate([&](Session& session, TimePoint) {
+      ASSERT_TRUE(session.postReceive({1, key, sink.data(), bytes, false}).ok());
     });
-    pair.a.operate([&](Session& session, TimePoint now) {
-      ASSERT_TRUE(session.postSend(now, {1, key, data.data(), bytes, 0}).ok());
-    });
+    pair.a.operate(
+        [&](Session& session, TimePoint) { ASSERT_TRUE(session.postSend({1, key, data.data(), bytes, 0}).ok()); });
     if (!pair.simulation.runUntil(start + seconds(60), [&] { return received; })) return Duration::max();
     took[lossy ? 1 : 0] = pair.simulation.now() - start;
   }

@@ -35,13 +35,13 @@ class Stream {
   static constexpr MessageKey kKey{MessageKind::kUnbound, 1};
 
   void send() {
-    sender_.operate([this](Session& session, TimePoint now) {
-      (void)session.postSend(now, {nextSend_++, kKey, data_.data(), data_.size(), 0}).ok();
+    sender_.operate([this](Session& session, TimePoint) {
+      (void)session.postSend({nextSend_++, kKey, data_.data(), data_.size(), 0}).ok();
     });
   }
   void receive() {
-    receiver_.operate([this](Session& session, TimePoint now) {
-      (void)session.postReceive(now, {nextReceive_++, kKey, sink_.data(), sink_.size(), false}).ok();
+    receiver_.operate([this](Session& session, TimePoint) {
+      (void)session.postReceive({nextReceive_++, kKey, sink_.data(), sink_.size(), false}).ok();
     });
   }
 

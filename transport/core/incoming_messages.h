@@ -19,10 +19,12 @@
 #include "transport/base/buffer_pool.h"
 #include "transport/base/flat_map.h"
 #include "transport/base/ring_queue.h"
+#include "transport/base/status.h"
 #include "transport/base/time.h"
+#include "transport/channel/channel_counters.h"
 #include "transport/core/control_frame.h"
 #include "transport/core/credit_window.h"
-#include "transport/core/session.h"
+#include "transport/core/session_event.h"
 #include "transport/matching/message_matcher.h"
 #include "transport/wire/packet.h"
 

@@ -24,7 +24,8 @@
 #include "transport/base/flat_map.h"
 #include "transport/base/ring_queue.h"
 #include "transport/base/slot_pool.h"
-#include "transport/core/session.h"
+#include "transport/channel/channel_counters.h"
+#include "transport/core/session_event.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass {

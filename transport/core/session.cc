@@ -5,14 +5,24 @@
 
 #include "transport/base/check.h"
 #include "transport/base/sequence.h"
-#include "transport/core/session_impl.h"
 
 namespace gloo_bypass {
 namespace {
 
-SessionConfig adjusted(SessionConfig config, Duration losslessMinRto) {
+// Below it an acknowledgement is late only because the peer is busy; on memory links nothing is ever lost, and a
+// preempted peer must not be answered with copies into its full ring.
+constexpr Duration kLosslessMinRto = std::chrono::milliseconds(200);
+constexpr Duration kLosslessAckDelay = std::chrono::milliseconds(5);
+constexpr std::size_t kShortPathSendBuffer = 4u << 20;
+// First credit and send buffer of a long path: TCP's tcp_rmem maximum is 6 MiB; autotuning goes on from here.
+constexpr std::size_t kLongPathFirstWindow = 4u << 20;
+constexpr Duration kLinger = std::chrono::seconds(30);
+// How long a closed session answers what the peer retransmits because our last acknowledgement was lost.
+constexpr Duration kMaxTimeWait = std::chrono::seconds(1);
+
+SessionConfig adjusted(SessionConfig config) {
   if (config.losslessLink) {
-    config.minRto = std::max(config.minRto, losslessMinRto);
+    config.minRto = std::max(config.minRto, kLosslessMinRto);
     config.maxRto = std::max(config.maxRto, config.minRto);
   }
   return config;
@@ -33,8 +43,8 @@ SharedMessages::SharedMessages(const SessionConfig& config, std::uint64_t seed)
       incoming(CreditWindow(config.shortPathEagerBytes, std::max(config.maxBufferBytes, config.shortPathEagerBytes)),
                &events, &controls, &counters, seed) {}
 
-Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Impl* lead)
-    : config_(adjusted(config, kLosslessMinRto)),
+Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Session* lead)
+    : config_(adjusted(config)),
       localId_(localId),
       entropy_(entropy),
       checksum_(wantsChecksum(config)),
@@ -49,7 +59,7 @@ Session::Impl::Impl(const SessionConfig& config, std::uint64_t localId, std::uin
   own_->sends.setBufferLimit(std::min(kShortPathSendBuffer, config_.maxBufferBytes));
 }
 
-wire::Hello Session::Impl::localHello() const {
+wire::Hello Session::localHello() const {
   wire::Hello hello;
   hello.senderId = localId_;
   hello.rendezvousBytes = config_.rendezvousBytes;
@@ -64,15 +74,15 @@ wire::Hello Session::Impl::localHello() const {
   return hello;
 }
 
-void Session::Impl::setState(SessionState state) {
+void Session::setState(SessionState state) {
   state_ = state;
   events_.pushBack({.type = SessionEvent::Type::kStateChange, .state = state});
 }
 
-void Session::Impl::markLossless() {
+void Session::markLossless() {
   GLOO_BYPASS_CHECK(state_ == SessionState::kIdle);
   config_.losslessLink = true;
-  config_ = adjusted(config_, kLosslessMinRto);
+  config_ = adjusted(config_);
   own_->sends.markLossless();
   checksum_ = wantsChecksum(config_);
   path_.rtt = RtoEstimator(config_.minRto, config_.maxRto);
@@ -80,14 +90,14 @@ void Session::Impl::markLossless() {
   acks_.setMaxDelay(kLosslessAckDelay);
 }
 
-void Session::Impl::markVerified() {
+void Session::markVerified() {
   GLOO_BYPASS_CHECK(state_ == SessionState::kIdle);
   config_.verifiedLink = true;
   checksum_ = wantsChecksum(config_);
 }
 
-void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
-                            std::size_t firstDatagramBytes) {
+void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
+                      std::size_t firstDatagramBytes) {
   if (state_ != SessionState::kIdle) return;
   remoteId_ = remoteId;
   path_.linkDatagramBytes = std::clamp(maxDatagramBytes, wire::kMinDatagramBytes, wire::kMaxDatagramBytes);
@@ -98,13 +108,13 @@ void Session::Impl::connect(TimePoint now, std::uint64_t remoteId, std::size_t m
   handshake_.start(now, config_.connectTimeout);
   if (!handshake_.heard()) return;
   if (auto error = compareSettings(localHello(), *handshake_.remote())) {
-    fail(*error, false);
+    enterFailed(*error, false);
     return handshake_.makeDue();
   }
   acks_.start(firstSequence(handshake_.remote()->initialSequence));
 }
 
-void Session::Impl::establish(TimePoint now) {
+void Session::establish(TimePoint now) {
   handshake_.finish();
   const wire::Hello& remote = *handshake_.remote();
   const std::size_t largest =
@@ -118,11 +128,11 @@ void Session::Impl::establish(TimePoint now) {
 
 // Whether the measured round trip is so long. What was beyond it `before` stays there until it is well below, so that a
 // path at its edge does not go to and fro.
-bool Session::Impl::isBeyond(Duration roundTrip, bool before) const {
+bool Session::isBeyond(Duration roundTrip, bool before) const {
   return !config_.losslessLink && path_.rtt.minimum() >= (before ? roundTrip * 3 / 4 : roundTrip);
 }
 
-void Session::Impl::chooseController() {
+void Session::chooseController() {
   const bool bbrPath = isBeyond(config_.bbrRtt, path_.fitsBbr);
   CongestionControl kind = config_.congestionControl;
   const bool kept = kind != CongestionControl::kAuto || bbrPath == path_.fitsBbr;
@@ -137,7 +147,7 @@ void Session::Impl::chooseController() {
 }
 
 // Which congestion controller, and which of the two ways of sending, fit the measured round trip.
-void Session::Impl::choosePath() {
+void Session::choosePath() {
   const bool first = path_.congestion == nullptr;
   chooseController();
   const bool isLong = isBeyond(config_.longPathRtt, path_.isLong);
@@ -150,7 +160,7 @@ void Session::Impl::choosePath() {
 }
 
 // Four windows: what is in flight, what was just written behind it, and room for the window to double.
-void Session::Impl::resizeBuffers() {
+void Session::resizeBuffers() {
   shared_->windowBytes -= std::exchange(path_.countedWindow, path_.congestion->windowBytes());
   shared_->windowBytes += path_.countedWindow;
   if (isRail()) return;  // how long the buffers are is for the lead's path to say
@@ -159,7 +169,7 @@ void Session::Impl::resizeBuffers() {
   sends_.setBufferLimit(std::min(wanted, config_.maxBufferBytes));
 }
 
-Status Session::Impl::postSend(TimePoint, const SendRequest& request) {
+Status Session::postSend(const SendRequest& request) {
   if (state_ == SessionState::kFailed) return error_;
   if (state_ != SessionState::kIdle && state_ != SessionState::kConnecting && state_ != SessionState::kEstablished) {
     return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing can be sent any more"};
@@ -172,7 +182,7 @@ Status Session::Impl::postSend(TimePoint, const SendRequest& request) {
 }
 
 // After the end what has arrived can still be received.
-Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
+Status Session::postReceive(const ReceiveRequest& request) {
   const bool open =
       state_ == SessionState::kIdle || state_ == SessionState::kConnecting || state_ == SessionState::kEstablished;
   if (!open && !incoming_.oldestUnmatched(request.key)) {
@@ -182,7 +192,7 @@ Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
   Status status = incoming_.post(request);
   if (!status && status.error().scope == ErrorScope::kSession) {
     if (live()) {
-      fail(status.error(), true);
+      enterFailed(status.error(), true);
     } else {
       own_->incoming.clear();  // as that does: nothing can follow a message that does not fit
     }
@@ -190,7 +200,7 @@ Status Session::Impl::postReceive(TimePoint, const ReceiveRequest& request) {
   return status;
 }
 
-bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
+bool Session::cancelSend(OperationToken token) {
   settleLast();
   // That may have completed it just now. No completion comes after this call.
   events_.removeIf([token](const SessionEvent& event) {
@@ -207,7 +217,7 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
       controls_.pushBack({wire::FrameType::kWithdraw, id});
       return true;
     case SendQueue::Cancel::kPartlySent:
-      fail(
+      enterFailed(
           {ErrorScope::kSession, ErrorCode::kCancelled,
            "a send was cancelled after part of it had gone out, and it is too long to be copied; the connection cannot "
            "go on"},
@@ -217,14 +227,12 @@ bool Session::Impl::cancelSend(TimePoint, OperationToken token) {
   return false;
 }
 
-bool Session::Impl::cancelReceive(OperationToken token) { return incoming_.cancel(token); }
-
-void Session::Impl::dropEverything() {
+void Session::dropEverything() {
   dropUnderWay();
   own_->incoming.clear();
 }
 
-void Session::Impl::dropUnderWay() {
+void Session::dropUnderWay() {
   own_->over = true;
   own_->sends.clear();
   board_.clear();
@@ -238,7 +246,12 @@ void Session::Impl::dropUnderWay() {
   dropRepair();
 }
 
-void Session::Impl::fail(const Error& error, bool tellPeer) {
+void Session::fail(const Error& error, bool tellPeer) {
+  // After the peer's close the link may well end; what has arrived can still be received.
+  if (state_ != SessionState::kPeerClosed) enterFailed(error, tellPeer);
+}
+
+void Session::enterFailed(const Error& error, bool tellPeer) {
   if (!live()) return;
   error_ = error;
   dropUnderWay();
@@ -253,19 +266,19 @@ void Session::Impl::fail(const Error& error, bool tellPeer) {
   }
 }
 
-void Session::Impl::violate(const std::string& what) {
-  fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what + "; the connection is closed"}, true);
+void Session::violate(const std::string& what) {
+  enterFailed({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what + "; the connection is closed"}, true);
 }
 
 // Closed without delivering. Before the peer was heard of nobody waits for a reset: its own connect times out.
-void Session::Impl::abandon() {
+void Session::abandon() {
   dropEverything();
   handshake_.stop();
   ending_.resetDue = handshake_.heard();
   state_ = SessionState::kClosed;
 }
 
-void Session::Impl::close(TimePoint now, bool abort) {
+void Session::close(TimePoint now, bool abort) {
   const SessionState before = state_;
   if (before == SessionState::kClosed || before == SessionState::kClosing) {
     if (abort && before == SessionState::kClosing) abandon();
@@ -289,14 +302,14 @@ void Session::Impl::close(TimePoint now, bool abort) {
 }
 
 // The peer has closed too: only what it retransmits is still answered.
-void Session::Impl::becomeClosed(TimePoint now) {
+void Session::becomeClosed(TimePoint now) {
   dropEverything();
   state_ = SessionState::kClosed;
   ending_.deadline = config_.losslessLink ? now : now + std::min(3 * rto(), kMaxTimeWait);
 }
 
 // Everything the peer sent has arrived and it listens no more.
-void Session::Impl::enterPeerClosed(TimePoint now) {
+void Session::enterPeerClosed(TimePoint now) {
   acks_.requestAck();
   if (state_ == SessionState::kClosing) return becomeClosed(now);
   own_->over = true;
@@ -311,13 +324,13 @@ void Session::Impl::enterPeerClosed(TimePoint now) {
   setState(SessionState::kPeerClosed);
 }
 
-bool Session::Impl::pollEvent(SessionEvent* out) {
+bool Session::pollEvent(SessionEvent* out) {
   if (events_.empty()) return false;
   *out = events_.popFront();
   return true;
 }
 
-bool Session::Impl::drained() const {
+bool Session::drained() const {
   if (leadIsOver()) return true;
   if (ending_.resetDue) return false;
   if (state_ == SessionState::kFailed) return !handshake_.due();
@@ -325,66 +338,16 @@ bool Session::Impl::drained() const {
   return ending_.deadline == kNever && !acks_.ackDue(TimePoint{});
 }
 
-PathFigures Session::Impl::path() const {
+PathFigures Session::path() const {
   return {path_.rtt.smoothed(), path_.rtt.minimum(), path_.congestion ? path_.congestion->windowBytes() : 0,
           path_.mtu.confirmed()};
 }
 
-std::size_t Session::Impl::memoryBytes() const {
-  return sizeof(Impl) + own_->sends.memoryBytes() + own_->incoming.memoryBytes() + board_.memoryBytes() +
+std::size_t Session::memoryBytes() const {
+  return sizeof(*this) + own_->sends.memoryBytes() + own_->incoming.memoryBytes() + board_.memoryBytes() +
          acks_.memoryBytes() + piecesOut_.memoryBytes() + piecesIn_.memoryBytes() + events_.memoryBytes() +
          controls_.memoryBytes() + (repair_.encoder ? repair_.encoder->memoryBytes() : 0) +
          (repair_.decoder ? repair_.decoder->memoryBytes() : 0);
 }
-
-Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy)
-    : impl_(std::make_unique<Impl>(config, localId, entropy, nullptr)) {}
-Session::Session(const SessionConfig& config, std::uint64_t localId, std::uint64_t entropy, const Session& lead)
-    : impl_(std::make_unique<Impl>(config, localId, entropy, lead.impl_.get())) {}
-Session::~Session() = default;
-
-std::optional<std::uint64_t> Session::receiverId(std::span<const std::byte> datagram) {
-  return wire::peekReceiverId(datagram);
-}
-void Session::markLossless() { impl_->markLossless(); }
-void Session::markVerified() { impl_->markVerified(); }
-void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
-                      std::size_t firstDatagramBytes) {
-  impl_->connect(now, remoteId, maxDatagramBytes, firstDatagramBytes);
-}
-void Session::close(TimePoint now, bool abort) { impl_->close(now, abort); }
-void Session::fail(const Error& error, bool tellPeer) {
-  // After the peer's close the link may well end; what has arrived can still be received.
-  if (impl_->state() != SessionState::kPeerClosed) impl_->fail(error, tellPeer);
-}
-void Session::suspectDatagramSize(TimePoint now, std::size_t bytes) { impl_->suspectDatagramSize(now, bytes); }
-void Session::explainFailure(const std::string& reason) { impl_->explainFailure(reason); }
-Status Session::postSend(TimePoint now, const SendRequest& request) { return impl_->postSend(now, request); }
-Status Session::postReceive(TimePoint now, const ReceiveRequest& request) { return impl_->postReceive(now, request); }
-bool Session::cancelSend(TimePoint now, OperationToken token) { return impl_->cancelSend(now, token); }
-bool Session::cancelReceive(TimePoint, OperationToken token) { return impl_->cancelReceive(token); }
-std::optional<TimePoint> Session::oldestUnmatched(MessageKey key) const { return impl_->oldestUnmatched(key); }
-void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
-  if (!impl_->leadIsOver()) impl_->handleDatagram(now, datagram);
-}
-void Session::handleTimeout(TimePoint now) {
-  if (!impl_->leadIsOver()) impl_->handleTimeout(now);
-}
-bool Session::pollTransmit(TimePoint now, SessionDatagram* out) {
-  return !impl_->leadIsOver() && impl_->pollTransmit(now, out);
-}
-void Session::undoTransmit(TimePoint now) { impl_->undoTransmit(now); }
-bool Session::pollEvent(SessionEvent* out) { return impl_->pollEvent(out); }
-bool Session::toTell() const { return impl_->toTell(); }
-bool Session::hasParts() const { return impl_->hasParts(); }
-TimePoint Session::pollTimeout() const { return impl_->leadIsOver() ? kNever : impl_->pollTimeout(); }
-SessionState Session::state() const { return impl_->state(); }
-bool Session::peerHeard() const { return impl_->peerHeard(); }
-const Error& Session::error() const { return impl_->error(); }
-bool Session::drained() const { return impl_->drained(); }
-ChannelCounters Session::counters() const { return impl_->counters(); }
-PathFigures Session::path() const { return impl_->path(); }
-void Session::recordRttIn(DurationHistogram* histogram) { impl_->recordRttIn(histogram); }
-std::size_t Session::memoryBytes() const { return impl_->memoryBytes(); }
 
 }  // namespace gloo_bypass

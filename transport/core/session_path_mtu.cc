@@ -3,12 +3,12 @@
 #include <string>
 
 #include "transport/base/sequence.h"
-#include "transport/core/session_impl.h"
+#include "transport/core/session.h"
 #include "transport/wire/crc32c.h"
 
 namespace gloo_bypass {
 
-bool Session::Impl::sendProbe(TimePoint now, SessionDatagram* out) {
+bool Session::sendProbe(TimePoint now, SessionDatagram* out) {
   static constexpr std::array<std::byte, wire::kMaxDatagramBytes> kPadding{};
   wire::PacketHeader header;
   beginHeader(now, wire::FrameType::kProbe, &header);
@@ -19,7 +19,7 @@ bool Session::Impl::sendProbe(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kProbe, std::span(kPadding).first(path_.mtu.candidate() - kProbeHeaderBytes));
 }
 
-bool Session::Impl::sendProbeReply(TimePoint now, SessionDatagram* out) {
+bool Session::sendProbeReply(TimePoint now, SessionDatagram* out) {
   wire::PacketHeader header;
   beginHeader(now, wire::FrameType::kProbeReply, &header);
   writer_.begin(header);
@@ -28,7 +28,7 @@ bool Session::Impl::sendProbeReply(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kProbeReply);
 }
 
-void Session::Impl::handleProbeReply(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handleProbeReply(TimePoint now, const wire::ParsedPacket& packet) {
   std::uint16_t size = 0;
   if (!wire::decodeSize(packet.body, &size)) return violate("the peer sent a malformed probe reply");
   const std::size_t before = path_.mtu.confirmed();
@@ -37,15 +37,15 @@ void Session::Impl::handleProbeReply(TimePoint now, const wire::ParsedPacket& pa
 }
 
 // The controller counts in datagrams, and begins again.
-void Session::Impl::onOtherDatagramSize() {
+void Session::onOtherDatagramSize() {
   path_.congestion.reset();
   choosePath();
 }
 
-void Session::Impl::onShrunkPath() {
+void Session::onShrunkPath() {
   const std::uint8_t wanted = isNarrow() ? wire::kCapabilityPieces | wire::kCapabilitySmall : wire::kCapabilityPieces;
   if ((handshake_.remote()->capabilities & wanted) != wanted) {
-    return fail(
+    return enterFailed(
         {ErrorScope::kSession, ErrorCode::kUnavailable,
          "the path carries only smaller datagrams than before, and the peer's version cannot receive in pieces "
          "what was sent: set GLOO_BYPASS_MTU to what the path carries on all ranks, or install the same version "
@@ -56,7 +56,7 @@ void Session::Impl::onShrunkPath() {
   onOtherDatagramSize();
 }
 
-void Session::Impl::cutIntoPieces(std::uint64_t sequence) {
+void Session::cutIntoPieces(std::uint64_t sequence) {
   const SentFrame& frame = board_.frame(sequence);
   wire::PacketHeader header;
   header.type = frame.type;
@@ -70,7 +70,7 @@ void Session::Impl::cutIntoPieces(std::uint64_t sequence) {
 
 // The next piece of a frame; the frame is in flight once its last piece has gone. They go one right after the other, as
 // the bytes of the frame in one datagram did.
-bool Session::Impl::sendPiece(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
+bool Session::sendPiece(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
   if (!piecesOut_.holds(sequence, isNarrow())) cutIntoPieces(sequence);
   const bool last = piecesOut_.atLast();
   const PieceSender::Piece piece = piecesOut_.next();
@@ -97,7 +97,7 @@ bool Session::Impl::sendPiece(TimePoint now, std::uint64_t sequence, SessionData
   return give(out, Sent::kPiece, piece.bytes);
 }
 
-void Session::Impl::handlePiece(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handlePiece(TimePoint now, const wire::ParsedPacket& packet) {
   wire::PieceHeader piece;
   if (!wire::decodePieceHeader(packet.body, &piece)) return violate("the peer sent a malformed piece of a frame");
   if (checksum_ && (packet.header.flags & wire::kFlagPayloadChecksum) == 0) {

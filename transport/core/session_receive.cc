@@ -1,9 +1,15 @@
 // What arrives.
 #include "transport/base/sequence.h"
-#include "transport/core/session_impl.h"
+#include "transport/core/session.h"
 
 namespace gloo_bypass {
 namespace {
+
+// RFC 9002, 7.6.1: what was sent over three probe timeouts is lost. With back-off these are so many lost probes and
+// one answered.
+constexpr unsigned kPersistentProbes = 2;
+// A thread that wants to run waits hardly longer for its core.
+constexpr Duration kMostLateness = std::chrono::milliseconds(30);
 
 // Why the peer gave the connection up, as its reset has it.
 std::string describeReason(std::uint32_t reason) {
@@ -24,8 +30,7 @@ std::string describeReason(std::uint32_t reason) {
 }  // namespace
 
 // Counts the datagram; false: it is not one for this session.
-bool Session::Impl::accept(std::span<const std::byte> datagram, wire::ParseResult result,
-                           const wire::PacketHeader& header) {
+bool Session::accept(std::span<const std::byte> datagram, wire::ParseResult result, const wire::PacketHeader& header) {
   if (result == wire::ParseResult::kCorrupted) {
     ++counters_.corruptedReceived;
     return false;
@@ -39,28 +44,31 @@ bool Session::Impl::accept(std::span<const std::byte> datagram, wire::ParseResul
   return true;
 }
 
-void Session::Impl::rejectVersion(const wire::PacketHeader& header) {
+void Session::rejectVersion(const wire::PacketHeader& header) {
   ++counters_.invalidReceived;
   if (header.type != wire::FrameType::kHello || handshake_.done() || state_ != SessionState::kConnecting) return;
-  fail({ErrorScope::kSession, ErrorCode::kConfiguration,
-        "the wire format is version " + std::to_string(wire::kWireVersion) + " here and " +
-            std::to_string(header.version) + " on the peer; install the same version on both ranks"},
-       false);
+  enterFailed({ErrorScope::kSession, ErrorCode::kConfiguration,
+               "the wire format is version " + std::to_string(wire::kWireVersion) + " here and " +
+                   std::to_string(header.version) + " on the peer; install the same version on both ranks"},
+              false);
   handshake_.makeDue();
 }
 
-void Session::Impl::handleReset(const wire::ParsedPacket& packet) {
+void Session::handleReset(const wire::ParsedPacket& packet) {
   if (state_ == SessionState::kPeerClosed) return;  // it had closed in good order
   std::uint32_t reason = 0;
   if (!wire::decodeReason(packet.body, &reason)) return violate("the peer sent a malformed reset");
   if (reason == static_cast<std::uint32_t>(ErrorCode::kTimedOut)) {
-    return fail({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer gave up waiting for this connection"}, false);
+    return enterFailed({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer gave up waiting for this connection"},
+                       false);
   }
-  fail({ErrorScope::kSession, ErrorCode::kPeerVanished, "the peer gave the connection up: " + describeReason(reason)},
-       false);
+  enterFailed(
+      {ErrorScope::kSession, ErrorCode::kPeerVanished, "the peer gave the connection up: " + describeReason(reason)},
+      false);
 }
 
-void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+  if (leadIsOver()) return;
   settleLast();  // or this datagram's acknowledgement would hide that the port has taken it
   wire::ParsedPacket packet;
   const wire::ParseResult result = wire::parsePacket(datagram, &packet);
@@ -86,7 +94,7 @@ void Session::Impl::handleDatagram(TimePoint now, std::span<const std::byte> dat
 }
 
 // What the datagram carries besides its acknowledgement.
-void Session::Impl::handleContent(TimePoint now, const wire::ParsedPacket& packet, std::size_t datagramBytes) {
+void Session::handleContent(TimePoint now, const wire::ParsedPacket& packet, std::size_t datagramBytes) {
   const wire::PacketHeader& header = packet.header;
   switch (header.type) {
     case wire::FrameType::kAck:
@@ -109,7 +117,7 @@ void Session::Impl::handleContent(TimePoint now, const wire::ParsedPacket& packe
   }
 }
 
-void Session::Impl::handleHello(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handleHello(TimePoint now, const wire::ParsedPacket& packet) {
   wire::Hello hello;
   if (!wire::decodeHello(packet.body, &hello) || hello.maxDatagramBytes < wire::kMinDatagramBytes) {
     ++counters_.invalidReceived;
@@ -135,7 +143,7 @@ void Session::Impl::handleHello(TimePoint now, const wire::ParsedPacket& packet)
   if (!handshake_.heard()) {
     handshake_.onHello(hello);
     if (auto error = compareSettings(localHello(), hello)) {
-      fail(*error, false);
+      enterFailed(*error, false);
       handshake_.makeDue();
       return;
     }
@@ -148,7 +156,7 @@ void Session::Impl::handleHello(TimePoint now, const wire::ParsedPacket& packet)
   acks_.requestAck();  // tells the peer that the handshake is over
 }
 
-void Session::Impl::handleEcho(TimePoint now, const wire::PacketHeader& header) {
+void Session::handleEcho(TimePoint now, const wire::PacketHeader& header) {
   if ((header.flags & wire::kFlagEcho) == 0) return;
   if (path_.lastEcho == header.timestampEcho) return;  // teaches nothing new
   const auto elapsed = static_cast<std::int32_t>(ticks(now) - header.timestampEcho);
@@ -162,7 +170,7 @@ void Session::Impl::handleEcho(TimePoint now, const wire::PacketHeader& header) 
 
 // The echo tells when the newest datagram that arrived was sent. True: it is news, and all that the peer has is told
 // with it.
-bool Session::Impl::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet) {
+bool Session::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet) {
   const wire::PacketHeader& header = packet.header;
   if (config_.losslessLink || (header.flags & wire::kFlagEcho) == 0) return false;
   const auto elapsed = static_cast<std::int32_t>(ticks(now) - header.timestampEcho);
@@ -178,8 +186,8 @@ bool Session::Impl::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& p
 }
 
 // Acknowledges what of [begin, end) is not yet; false: never sent.
-bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end,
-                                     const wire::PacketHeader& header) {
+bool Session::acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end,
+                               const wire::PacketHeader& header) {
   if (end > board_.next() || begin > end) return false;
   begin = std::max(begin, board_.base());
   for (std::uint64_t n = begin < end ? board_.nextUnacknowledged(begin, end) : end; n < end;
@@ -206,7 +214,7 @@ bool Session::Impl::acknowledgeRange(TimePoint now, std::uint64_t begin, std::ui
   return true;
 }
 
-bool Session::Impl::handleAcknowledgement(TimePoint now, const wire::ParsedPacket& packet) {
+bool Session::handleAcknowledgement(TimePoint now, const wire::ParsedPacket& packet) {
   const wire::PacketHeader& header = packet.header;
   if (!wire::isChunk(header.type)) {
     sends_.onLimits(header.byteLimit, expandSequence(header.messageLimit, sends_.introduced()));
@@ -251,7 +259,7 @@ bool Session::Impl::handleAcknowledgement(TimePoint now, const wire::ParsedPacke
   return true;
 }
 
-void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) {
+void Session::finishAcknowledgement(TimePoint now, std::size_t lostBytes) {
   AckSample sample;
   sample.now = now;
   sample.lostBytes = lostBytes;
@@ -277,7 +285,7 @@ void Session::Impl::finishAcknowledgement(TimePoint now, std::size_t lostBytes) 
   chooseRepair();
 }
 
-void Session::Impl::handleFrame(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handleFrame(TimePoint now, const wire::ParsedPacket& packet) {
   if (isRail() && !wire::isData(packet.header.type)) {
     return violate("the peer sent something else than parts of messages over a rail");
   }
@@ -310,7 +318,7 @@ void Session::Impl::handleFrame(TimePoint now, const wire::ParsedPacket& packet)
 }
 
 // Payload of a message, or its announcement.
-void Session::Impl::handleMessageFrame(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handleMessageFrame(TimePoint now, const wire::ParsedPacket& packet) {
   const wire::FrameType type = packet.header.type;
   const bool compact = wire::isChunk(type), data = wire::isData(type);
   wire::MessageHeader message;
@@ -330,10 +338,10 @@ void Session::Impl::handleMessageFrame(TimePoint now, const wire::ParsedPacket& 
     sane = data ? incoming_.onData(now, message, packet.payload) : incoming_.onAnnounce(now, message);
   }
   if (path_.isLong && data) incoming_.credit().autotune(now, path_.rtt.smoothed());
-  if (!sane) fail(incoming_.error(), true);
+  if (!sane) enterFailed(incoming_.error(), true);
 }
 
-void Session::Impl::handleFrameBody(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handleFrameBody(TimePoint now, const wire::ParsedPacket& packet) {
   std::uint64_t number = 0;
   bool sane = true;
   switch (packet.header.type) {
@@ -355,7 +363,7 @@ void Session::Impl::handleFrameBody(TimePoint now, const wire::ParsedPacket& pac
     default:  // kCredit: the limits are in the header
       break;
   }
-  if (!sane) fail(incoming_.error(), true);
+  if (!sane) enterFailed(incoming_.error(), true);
 }
 
 }  // namespace gloo_bypass

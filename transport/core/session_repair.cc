@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "transport/base/sequence.h"
-#include "transport/core/session_impl.h"
+#include "transport/core/session.h"
 #include "transport/wire/crc32c.h"
 
 namespace gloo_bypass {
@@ -25,9 +25,9 @@ double secondsOf(Duration duration) { return static_cast<double>(duration.count(
 
 }  // namespace
 
-bool Session::Impl::mayRepair() const { return !config_.losslessLink && config_.repair.mode != Repair::Mode::kOff; }
+bool Session::mayRepair() const { return !config_.losslessLink && config_.repair.mode != Repair::Mode::kOff; }
 
-void Session::Impl::chooseRepair() {
+void Session::chooseRepair() {
   const bool peerUnderstands = (handshake_.remote()->capabilities & wire::kCapabilityRepair) != 0;
   const bool wanted = mayRepair() && peerUnderstands &&
                       (config_.repair.mode == Repair::Mode::kOn || (path_.fitsBbr && repair_.lossEstimate.lossy()));
@@ -41,7 +41,7 @@ void Session::Impl::chooseRepair() {
 }
 
 // The block under way gets no repair frames, or no more of them.
-void Session::Impl::stopCovering() {
+void Session::stopCovering() {
   if (!repair_.encoder) return;
   RepairEncoder& encoder = *repair_.encoder;
   if (encoder.state() == RepairEncoder::State::kGathering) encoder.close(0);
@@ -49,7 +49,7 @@ void Session::Impl::stopCovering() {
   board_.endGuard(encoder.first(), encoder.sources());
 }
 
-std::size_t Session::Impl::repairsFor(std::size_t sources, std::size_t limit) const {
+std::size_t Session::repairsFor(std::size_t sources, std::size_t limit) const {
   limit = std::min(limit, kMaxBlockRepairs);
   if (config_.repair.percent > 0) return std::min((sources * config_.repair.percent + 99) / 100, limit);
   double rate = repair_.lossEstimate.rate(sentFrames());
@@ -57,7 +57,7 @@ std::size_t Session::Impl::repairsFor(std::size_t sources, std::size_t limit) co
   return repairsNeeded(sources, std::min(rate * repair_.margin.factor(), 0.5), limit);
 }
 
-void Session::Impl::startBlock(TimePoint now, std::uint64_t sequence) {
+void Session::startBlock(TimePoint now, std::uint64_t sequence) {
   const std::size_t datagram = path_.mtu.confirmed();
   const double rate = path_.congestion->pacingRate();
   std::size_t sources = std::min(kMaxBlockSources, RepairDecoder::kMaxBlockBytes / datagram);
@@ -71,7 +71,7 @@ void Session::Impl::startBlock(TimePoint now, std::uint64_t sequence) {
   repair_.coverFactor = 1 + static_cast<double>(repairs) / static_cast<double>(sources);
 }
 
-void Session::Impl::endBlock() {
+void Session::endBlock() {
   RepairEncoder& encoder = *repair_.encoder;
   const std::size_t planned = encoder.plannedRepairs();
   const std::size_t repairs = std::min(repairsFor(encoder.sources(), planned), repair_.budget.available());
@@ -83,7 +83,7 @@ void Session::Impl::endBlock() {
 
 // Whether the frame, about to go out for the first time, is one of a block's sources; begins a block where there is
 // none.
-bool Session::Impl::coverFrame(TimePoint now, std::uint64_t sequence) {
+bool Session::coverFrame(TimePoint now, std::uint64_t sequence) {
   using State = RepairEncoder::State;
   RepairEncoder& encoder = *repair_.encoder;
   if (encoder.state() != State::kIdle && encoder.has(sequence)) return true;  // the port had refused it
@@ -101,8 +101,8 @@ bool Session::Impl::coverFrame(TimePoint now, std::uint64_t sequence) {
 }
 
 // The frame's bytes are those just written.
-void Session::Impl::addToBlock(TimePoint now, std::uint64_t sequence, std::uint32_t payloadCrc,
-                               const SessionDatagram& datagram) {
+void Session::addToBlock(TimePoint now, std::uint64_t sequence, std::uint32_t payloadCrc,
+                         const SessionDatagram& datagram) {
   RepairEncoder& encoder = *repair_.encoder;
   if (encoder.state() != RepairEncoder::State::kGathering || encoder.has(sequence)) return;
   const wire::FrameType type = board_.frame(sequence).type;
@@ -111,7 +111,7 @@ void Session::Impl::addToBlock(TimePoint now, std::uint64_t sequence, std::uint3
   if (encoder.full()) endBlock();
 }
 
-TimePoint Session::Impl::repairDeadline() const {
+TimePoint Session::repairDeadline() const {
   if (!repair_.encoder || repair_.encoder->state() != RepairEncoder::State::kGathering) return kNever;
   Duration idle = std::clamp(path_.rtt.smoothed() / kIdleShare, kMinIdle, kMaxIdle);
   const double rate = path_.congestion->pacingRate();
@@ -123,11 +123,11 @@ TimePoint Session::Impl::repairDeadline() const {
   return std::min(repair_.encoder->lastAddedAt() + idle, repair_.encoder->startedAt() + longest);
 }
 
-bool Session::Impl::repairDue() const {
+bool Session::repairDue() const {
   return repair_.encoder && !undone_ && repair_.encoder->state() == RepairEncoder::State::kSending;
 }
 
-bool Session::Impl::sendRepair(TimePoint now, SessionDatagram* out) {
+bool Session::sendRepair(TimePoint now, SessionDatagram* out) {
   RepairEncoder& encoder = *repair_.encoder;
   std::span<const std::byte> payload;
   const wire::RepairHeader repair = encoder.next(&payload);
@@ -149,13 +149,13 @@ bool Session::Impl::sendRepair(TimePoint now, SessionDatagram* out) {
   return true;
 }
 
-void Session::Impl::undoRepair() {
+void Session::undoRepair() {
   --counters_.repairFramesSent;
   path_.pacer.undo(given_.bytes);
   if (repair_.active) repair_.encoder->undo();
 }
 
-std::size_t Session::Impl::detectLosses(TimePoint now) {
+std::size_t Session::detectLosses(TimePoint now) {
   const std::uint64_t lostBefore = losses_.lostFrames();
   const std::size_t bytes = losses_.detect(now, path_.rtt, &board_);
   if (bytes == 0) return 0;
@@ -173,7 +173,7 @@ std::size_t Session::Impl::detectLosses(TimePoint now) {
 }
 
 // What the peer recovered was lost on the way all the same. False: more than was ever sent.
-bool Session::Impl::noteRepaired(TimePoint now, const wire::ParsedPacket& packet, std::size_t* lostBytes) {
+bool Session::noteRepaired(TimePoint now, const wire::ParsedPacket& packet, std::size_t* lostBytes) {
   *lostBytes = 0;
   if (packet.header.type != wire::FrameType::kAck || packet.body.empty()) return true;
   std::uint32_t reported = 0;
@@ -196,7 +196,7 @@ bool Session::Impl::noteRepaired(TimePoint now, const wire::ParsedPacket& packet
   return true;
 }
 
-void Session::Impl::handleCovered(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handleCovered(TimePoint now, const wire::ParsedPacket& packet) {
   const std::uint64_t sequence = expandSequence(packet.header.sequence, acks_.next());
   const bool duplicate = acks_.hasArrived(sequence);
   handleFrame(now, packet);
@@ -217,7 +217,7 @@ void Session::Impl::handleCovered(TimePoint now, const wire::ParsedPacket& packe
   takeRecovered(now);
 }
 
-void Session::Impl::handleRepair(TimePoint now, const wire::ParsedPacket& packet) {
+void Session::handleRepair(TimePoint now, const wire::ParsedPacket& packet) {
   wire::RepairHeader repair;
   if (!wire::decodeRepairHeader(packet.body, &repair)) return violate("the peer sent a malformed repair frame");
   if (checksum_ && (packet.header.flags & wire::kFlagPayloadChecksum) == 0) {
@@ -238,7 +238,7 @@ void Session::Impl::handleRepair(TimePoint now, const wire::ParsedPacket& packet
 }
 
 // What was put together here goes the way of what arrives. False: it was damaged.
-bool Session::Impl::handleSymbol(TimePoint now, std::uint64_t sequence, const FrameSymbol& frame) {
+bool Session::handleSymbol(TimePoint now, std::uint64_t sequence, const FrameSymbol& frame) {
   const bool checked = wire::isData(frame.type) && (checksum_ || frame.payloadCrc != 0);
   if (checked && wire::crc32c(frame.payload) != frame.payloadCrc) {
     ++counters_.corruptedReceived;  // as if it had not come
@@ -256,7 +256,7 @@ bool Session::Impl::handleSymbol(TimePoint now, std::uint64_t sequence, const Fr
 }
 
 // Each frame may end the session.
-void Session::Impl::takeRecovered(TimePoint now) {
+void Session::takeRecovered(TimePoint now) {
   RepairDecoder::Recovered recovered;
   while (live() && state_ != SessionState::kPeerClosed) {
     const RepairDecoder::Next next = repair_.decoder->nextRecovered(&recovered);
@@ -268,7 +268,7 @@ void Session::Impl::takeRecovered(TimePoint now) {
   }
 }
 
-void Session::Impl::dropRepair() {
+void Session::dropRepair() {
   repair_.active = false;
   if (repair_.encoder) repair_.encoder->stop();
   if (repair_.decoder) repair_.decoder->clear();

@@ -1,7 +1,7 @@
 // What happens although nothing arrives.
 #include <algorithm>
 
-#include "transport/core/session_impl.h"
+#include "transport/core/session.h"
 
 namespace gloo_bypass {
 namespace {
@@ -12,13 +12,13 @@ constexpr int kPauseShare = 4;
 
 }  // namespace
 
-TimePoint Session::Impl::lossProbeDeadline() const {
+TimePoint Session::lossProbeDeadline() const {
   if (!board_.anyInFlight()) return kNever;
   if (config_.losslessLink) return liveness_.timerSince + rto();
   return std::max(liveness_.lastSentAt, liveness_.timerSince) + path_.rtt.probeTimeout(kPeerAckDelay);
 }
 
-TimePoint Session::Impl::silenceDeadline() const {
+TimePoint Session::silenceDeadline() const {
   if (config_.losslessLink || !handshake_.done()) return kNever;
   if (state_ != SessionState::kEstablished && state_ != SessionState::kClosing) return kNever;
   const Duration keepAlive = config_.keepAlive.count() > 0 ? config_.keepAlive : config_.peerTimeout;
@@ -28,7 +28,7 @@ TimePoint Session::Impl::silenceDeadline() const {
 
 // The peer was silent for too long. An acknowledgement is requested (RFC 9002, 6.2); it shows what is lost, and until
 // it comes nothing counts as lost.
-void Session::Impl::onLossProbeTimeout(TimePoint now) {
+void Session::onLossProbeTimeout(TimePoint now) {
   liveness_.timerSince = now;
   if (config_.losslessLink) {
     // The payload may be gone from the user's buffer, and is not lost.
@@ -42,7 +42,7 @@ void Session::Impl::onLossProbeTimeout(TimePoint now) {
   path_.rtt.backOff();
 }
 
-void Session::Impl::checkSilence(TimePoint now) {
+void Session::checkSilence(TimePoint now) {
   const TimePoint due = silenceDeadline();
   if (now < due) return;
   // What the peer sent meanwhile may be lost, and it may have stood still as well: the clock starts anew, with a
@@ -51,15 +51,16 @@ void Session::Impl::checkSilence(TimePoint now) {
   if (now >= liveness_.lastReceivedAt + config_.peerTimeout) {
     const auto seconds =
         std::chrono::duration_cast<std::chrono::milliseconds>(now - liveness_.lastReceivedAt).count() / 1000.0;
-    return fail({ErrorScope::kSession, ErrorCode::kPeerVanished,
-                 "nothing was heard from the peer for " + std::to_string(seconds) + " s"},
-                true);
+    return enterFailed({ErrorScope::kSession, ErrorCode::kPeerVanished,
+                        "nothing was heard from the peer for " + std::to_string(seconds) + " s"},
+                       true);
   }
   liveness_.lastPingAt = now;
   liveness_.pingDue = true;
 }
 
-void Session::Impl::handleTimeout(TimePoint now) {
+void Session::handleTimeout(TimePoint now) {
+  if (leadIsOver()) return;
   settleLast();
   if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return;
   if (now >= ending_.deadline) {  // linger or time wait is over
@@ -69,9 +70,9 @@ void Session::Impl::handleTimeout(TimePoint now) {
   if (state_ == SessionState::kClosed) return;
   if (handshake_.expired(now)) {  // connecting, or closing before the peer was heard
     const auto seconds = std::chrono::duration_cast<std::chrono::milliseconds>(config_.connectTimeout).count() / 1000.0;
-    return fail({ErrorScope::kSession, ErrorCode::kTimedOut,
-                 "the peer did not answer within " + std::to_string(seconds) + " s of connecting"},
-                true);
+    return enterFailed({ErrorScope::kSession, ErrorCode::kTimedOut,
+                        "the peer did not answer within " + std::to_string(seconds) + " s of connecting"},
+                       true);
   }
   handshake_.onTimeout(now);
   if (!handshake_.done()) return;
@@ -87,8 +88,8 @@ void Session::Impl::handleTimeout(TimePoint now) {
   if (now >= lossProbeDeadline()) onLossProbeTimeout(now);
 }
 
-TimePoint Session::Impl::pollTimeout() const {
-  if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return kNever;
+TimePoint Session::pollTimeout() const {
+  if (leadIsOver() || state_ == SessionState::kIdle || state_ == SessionState::kFailed) return kNever;
   TimePoint next = ending_.deadline;
   if (state_ == SessionState::kClosed) return next;
   if (!handshake_.done()) return std::min({next, handshake_.deadline(), handshake_.expiry()});

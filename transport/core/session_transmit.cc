@@ -5,16 +5,27 @@
 #include <utility>
 
 #include "transport/base/sequence.h"
-#include "transport/core/session_impl.h"
+#include "transport/core/session.h"
 #include "transport/wire/crc32c.h"
 
 namespace gloo_bypass {
+namespace {
 
-std::uint32_t Session::Impl::ticks(TimePoint now) const {
+// Up to here the first loss probe after a silence is a bare header: a round trip lost to it is less than what a peer
+// waits for a core, which is the likelier reason, and then a frame would have been sent for nothing.
+constexpr Duration kBareProbeMaxRtt = std::chrono::milliseconds(5);
+// Before our header in a frame: Ethernet, IPv4 and UDP.
+constexpr std::size_t kOuterHeaderBytes = 42;
+// A chunk below this is not worth aligning.
+constexpr std::size_t kAlignFromBytes = 1024;
+
+}  // namespace
+
+std::uint32_t Session::ticks(TimePoint now) const {
   return static_cast<std::uint32_t>(now.time_since_epoch().count() / wire::kTickNanoseconds);
 }
 
-void Session::Impl::beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeader* header) const {
+void Session::beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeader* header) const {
   header->type = type;
   header->receiverId = remoteId_;
   header->sequence = truncateSequence(board_.next());
@@ -24,7 +35,7 @@ void Session::Impl::beginHeader(TimePoint now, wire::FrameType type, wire::Packe
   acks_.fillHeader(now, header);
 }
 
-bool Session::Impl::give(SessionDatagram* out, Sent what, std::span<const std::byte> payload) {
+bool Session::give(SessionDatagram* out, Sent what, std::span<const std::byte> payload) {
   out->header = writer_.finish();
   out->payload = payload;
   out->lasting = false;
@@ -35,7 +46,7 @@ bool Session::Impl::give(SessionDatagram* out, Sent what, std::span<const std::b
   return true;
 }
 
-bool Session::Impl::sendHello(TimePoint now, SessionDatagram* out) {
+bool Session::sendHello(TimePoint now, SessionDatagram* out) {
   wire::PacketHeader header;
   beginHeader(now, wire::FrameType::kHello, &header);
   if (handshake_.heard()) header.flags |= wire::kFlagHelloSeen;
@@ -45,7 +56,7 @@ bool Session::Impl::sendHello(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kHello);
 }
 
-bool Session::Impl::sendReset(TimePoint now, SessionDatagram* out) {
+bool Session::sendReset(TimePoint now, SessionDatagram* out) {
   wire::PacketHeader header;
   beginHeader(now, wire::FrameType::kReset, &header);
   writer_.begin(header);
@@ -54,7 +65,7 @@ bool Session::Impl::sendReset(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kReset);
 }
 
-bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
+bool Session::sendAck(TimePoint now, SessionDatagram* out) {
   wire::PacketHeader header;
   beginHeader(now, wire::FrameType::kAck, &header);
   if (liveness_.pingDue) header.flags |= wire::kFlagAckRequested;
@@ -70,7 +81,7 @@ bool Session::Impl::sendAck(TimePoint now, SessionDatagram* out) {
 
 // Acknowledgements come rarely: request one before the window is full, four times in it, so that one of a few datagrams
 // waits for no delay.
-void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
+void Session::requestAckWhereUseful(SentFrame* frame) {
   const std::size_t window = path_.congestion->windowBytes();
   sentSinceAckRequest_ += frame->wireBytes;
   const bool rare = config_.losslessLink || window < 4 * kAckEvery * std::size_t{frame->wireBytes};
@@ -79,14 +90,14 @@ void Session::Impl::requestAckWhereUseful(SentFrame* frame) {
 }
 
 // A covered frame stands for its share of the block's repair frames too, which nobody acknowledges.
-void Session::Impl::countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered) {
+void Session::countInFlight(SentFrame* frame, std::size_t wireBytes, bool covered) {
   if (frame->state == FrameState::kInFlight) return;  // a probe: it is counted already
   frame->guard = covered ? SendScoreboard::kGuardOpen : 0;
   if (covered) wireBytes = static_cast<std::size_t>(static_cast<double>(wireBytes) * repair_.coverFactor);
   frame->wireBytes = static_cast<std::uint16_t>(std::min(wireBytes, wire::kMaxDatagramBytes));
 }
 
-std::size_t Session::Impl::chunkBytes(wire::FrameType type) const {
+std::size_t Session::chunkBytes(wire::FrameType type) const {
   const std::size_t datagram = path_.mtu.confirmed();
   if (config_.losslessLink) {
     // Whole cache lines, so that every chunk of a message is aligned as its first one.
@@ -97,13 +108,13 @@ std::size_t Session::Impl::chunkBytes(wire::FrameType type) const {
   return datagram - wire::dataHeaderBytes(type);
 }
 
-ChunkSizes Session::Impl::chunkSizes() const {
+ChunkSizes Session::chunkSizes() const {
   const bool compact = sendsChunks();
   const std::size_t whole = chunkBytes(wire::FrameType::kData);
   return {whole, compact ? chunkBytes(wire::FrameType::kChunk) : whole, compact};
 }
 
-wire::MessageHeader Session::Impl::describeMessage(const SentFrame& frame) const {
+wire::MessageHeader Session::describeMessage(const SentFrame& frame) const {
   wire::MessageHeader message = sends_.describe(frame.message);
   message.chunkOffset = frame.type == wire::FrameType::kAnnounce ? sends_.eagerEnd(frame.message) : frame.number;
   message.chunkLength = frame.length;
@@ -112,7 +123,7 @@ wire::MessageHeader Session::Impl::describeMessage(const SentFrame& frame) const
 }
 
 // What a frame of a message carries, and the padding that aligns it in the receiver's memory.
-void Session::Impl::fillContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) const {
+void Session::fillContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) const {
   std::span<const std::byte>& payload = content->payload;
   if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};
   if (wire::isData(frame.type) && addsChecksum()) {
@@ -126,7 +137,7 @@ void Session::Impl::fillContent(const SentFrame& frame, FrameContent* content, w
   content->wireBytes = wire::dataHeaderBytes(frame.type) + content->padding + frame.length;
 }
 
-void Session::Impl::writeFrame(const SentFrame& frame, const FrameContent& content, const wire::PacketHeader& header) {
+void Session::writeFrame(const SentFrame& frame, const FrameContent& content, const wire::PacketHeader& header) {
   writer_.begin(header);
   if (wire::isChunk(frame.type)) {
     writer_.chunkHeader({sends_.id(frame.message), frame.number});
@@ -139,7 +150,7 @@ void Session::Impl::writeFrame(const SentFrame& frame, const FrameContent& conte
 }
 
 // Before give(): the scoreboard decides whether the frame is a retransmission.
-void Session::Impl::noteFrameSent(TimePoint now, std::uint64_t sequence, std::size_t wireBytes) {
+void Session::noteFrameSent(TimePoint now, std::uint64_t sequence, std::size_t wireBytes) {
   const SentFrame& frame = board_.frame(sequence);
   if (!board_.anyInFlight()) liveness_.timerSince = now;
   board_.onSent(now, sequence);
@@ -151,7 +162,7 @@ void Session::Impl::noteFrameSent(TimePoint now, std::uint64_t sequence, std::si
   if (!acks_.hasGaps()) acks_.onAckSent();
 }
 
-bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
+bool Session::sendFrame(TimePoint now, std::uint64_t sequence, SessionDatagram* out) {
   SentFrame& frame = board_.frame(sequence);
   if (exceedsPath(frame)) return sendPiece(now, sequence, out);
   const bool covered = repair_.active && frame.state == FrameState::kUnsent && coverFrame(now, sequence);
@@ -174,7 +185,7 @@ bool Session::Impl::sendFrame(TimePoint now, std::uint64_t sequence, SessionData
   return true;
 }
 
-bool Session::Impl::mayTransmitFrame(TimePoint now) {
+bool Session::mayTransmitFrame(TimePoint now) {
   // The last datagram may reach over the window's end: its size is not known here, and may be far below the largest.
   if (board_.anyInFlight() && board_.inFlightBytes() >= path_.congestion->windowBytes()) return false;
   if (path_.pacer.mayReleaseAt(now)) return true;
@@ -182,7 +193,7 @@ bool Session::Impl::mayTransmitFrame(TimePoint now) {
   return false;
 }
 
-void Session::Impl::queueControls() {
+void Session::queueControls() {
   if (isRail()) return;
   if (!own_->discarding && !creditQueued_ && incoming_.limitsDue()) {
     creditQueued_ = true;
@@ -195,7 +206,7 @@ void Session::Impl::queueControls() {
   }
 }
 
-bool Session::Impl::openControl(std::uint64_t* sequence) {
+bool Session::openControl(std::uint64_t* sequence) {
   if (controls_.empty() || board_.full()) return false;
   const ControlFrame control = controls_.popFront();
   *sequence = board_.open();
@@ -209,7 +220,7 @@ bool Session::Impl::openControl(std::uint64_t* sequence) {
   return true;
 }
 
-bool Session::Impl::openPlanned(const ChunkSizes& sizes, std::uint64_t* sequence) {
+bool Session::openPlanned(const ChunkSizes& sizes, std::uint64_t* sequence) {
   FramePlan plan;
   if (board_.full()) return false;
   if (!(isRail() ? sends_.nextPart(sizes, &plan) : sends_.next(sizes, &plan))) return false;
@@ -226,7 +237,7 @@ bool Session::Impl::openPlanned(const ChunkSizes& sizes, std::uint64_t* sequence
 
 // After a silence: something new if there is anything, else, where a round trip is dear or the first probe was not
 // answered, a frame under way: the last one, behind which the answer shows all gaps, or from the oldest on.
-bool Session::Impl::nextLossProbe(std::uint64_t* sequence) {
+bool Session::nextLossProbe(std::uint64_t* sequence) {
   const bool unanswered = path_.rtt.backOffs() > 1;
   const bool bare = path_.rtt.minimum() <= kBareProbeMaxRtt;
   queueControls();
@@ -241,7 +252,7 @@ bool Session::Impl::nextLossProbe(std::uint64_t* sequence) {
 }
 
 // The next frame with a sequence number; false: none, or none may go now.
-bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
+bool Session::nextFrame(TimePoint now, std::uint64_t* sequence) {
   if (undone_) {
     *sequence = *undone_;
     undone_.reset();
@@ -261,7 +272,7 @@ bool Session::Impl::nextFrame(TimePoint now, std::uint64_t* sequence) {
 }
 
 // The datagram given last was not refused.
-void Session::Impl::settleLast() {
+void Session::settleLast() {
   if (std::exchange(given_.what, Sent::kNothing) != Sent::kFrame) return;
   if (!live() || given_.sequence < board_.base()) return;
   const SentFrame& frame = board_.frame(given_.sequence);
@@ -270,7 +281,8 @@ void Session::Impl::settleLast() {
   }
 }
 
-bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
+bool Session::pollTransmit(TimePoint now, SessionDatagram* out) {
+  if (leadIsOver()) return false;
   settleLast();
   path_.pacingBlocked = false;
   const bool any = nextDatagram(now, out);
@@ -278,7 +290,7 @@ bool Session::Impl::pollTransmit(TimePoint now, SessionDatagram* out) {
   return any;
 }
 
-bool Session::Impl::nextDatagram(TimePoint now, SessionDatagram* out) {
+bool Session::nextDatagram(TimePoint now, SessionDatagram* out) {
   if (ending_.resetDue) return sendReset(now, out);
   if (handshake_.due() && remoteId_ != 0) return sendHello(now, out);
   if (state_ == SessionState::kFailed || state_ == SessionState::kIdle || !handshake_.done()) return false;
@@ -298,7 +310,7 @@ bool Session::Impl::nextDatagram(TimePoint now, SessionDatagram* out) {
   return false;
 }
 
-void Session::Impl::undoTransmit(TimePoint) {
+void Session::undoTransmit() {
   const Sent undone = given_.what;
   given_.what = Sent::kNothing;
   if (undone == Sent::kNothing) return;

@@ -44,7 +44,7 @@ std::uint64_t railId(std::uint64_t leadId, std::size_t rail) { return mixBits(le
 DatagramSession::DatagramSession(DatagramSession& lead, DirtyList& dirtyList, const SessionConfig& config,
                                  std::size_t rail, std::uint64_t entropy, std::uint64_t number)
     : ChannelSession(dirtyList, railId(lead.id_, rail), number, lead.options_, nullptr),
-      core(config, id_, entropy, lead.core),
+      core(config, id_, entropy, &lead.core),
       port_(lead.port_),
       lead_(&lead) {
   peerName_ = lead.peerName_;

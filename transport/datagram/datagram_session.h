@@ -28,13 +28,13 @@ class DatagramSession final : public ChannelSession {
   std::uint64_t key() const { return id_; }
 
   Status connect(TimePoint now, const ChannelAddress& peer) override;
-  Status postSend(const SendRequest& request) override { return core.postSend(monotonicNow(), request); }
-  Status postReceive(const ReceiveRequest& request) override { return core.postReceive(monotonicNow(), request); }
+  Status postSend(const SendRequest& request) override { return core.postSend(request); }
+  Status postReceive(const ReceiveRequest& request) override { return core.postReceive(request); }
   bool cancelSend(OperationToken token) override {
     port_.wakePeers();  // copies what was lent to it
-    return core.cancelSend(monotonicNow(), token);
+    return core.cancelSend(token);
   }
-  bool cancelReceive(OperationToken token) override { return core.cancelReceive(monotonicNow(), token); }
+  bool cancelReceive(OperationToken token) override { return core.cancelReceive(token); }
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return core.oldestUnmatched(key); }
   void close(TimePoint now, bool abort) override {
     if (lead_ != nullptr) return;  // ends with its lead

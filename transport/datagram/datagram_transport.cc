@@ -251,7 +251,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       if (!session.core.pollTransmit(now, &datagram)) return false;
       const OutgoingDatagram outgoing{datagram.header, datagram.payload, datagram.lasting};
       if (port_->transmit(*session.link, std::span(&outgoing, 1)) == 0) {
-        session.core.undoTransmit(now);
+        session.core.undoTransmit();
         session.transmitFrom = now + Duration(kRetryFullPort);
         return true;
       }

@@ -131,7 +131,8 @@ def test_roce_frames_by_hand():
 def test_framing_has_the_sizes_of_the_wire_format():
     """The sizes here equal those in the code."""
     packet = (ROOT / "transport/wire/packet.h").read_text()
-    session = (ROOT / "transport/core/session_impl.h").read_text()
+    session = (ROOT / "transport/core/session.h").read_text()
+    transmit = (ROOT / "transport/core/session_transmit.cc").read_text()
     rdma = (ROOT / "transport/verbs/rdma_frame.h").read_text()
     config = (ROOT / "transport/base/config.h").read_text()
 
@@ -143,7 +144,7 @@ def test_framing_has_the_sizes_of_the_wire_format():
     assert framing.SHORT_HEADER_BYTES == constant(packet, "kShortHeaderBytes")
     assert framing.CHUNK_HEADER_BYTES == constant(packet, "kChunkHeaderBytes")
     assert framing.MAX_PADDING_BYTES == constant(packet, "kMaxPaddingBytes")
-    assert framing.UDP_FRAME_BYTES == constant(session, "kOuterHeaderBytes")
+    assert framing.UDP_FRAME_BYTES == constant(transmit, "kOuterHeaderBytes")
     assert framing.FRAMES_AN_ACKNOWLEDGEMENT == constant(session, "kAckEvery")
     assert framing.LOSSLESS_FRAMES_AN_ACKNOWLEDGEMENT == constant(session, "kLosslessAckEvery")
     assert framing.RDMA_FRAME_HEADER_BYTES == constant(rdma, "kFrameHeaderBytes")

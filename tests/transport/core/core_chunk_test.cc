@@ -26,10 +26,8 @@ class BothWays {
       std::fill(in_[i].begin(), in_[i].end(), std::byte{0});
       Session& from = *sides[i]->session;
       Session& to = *sides[1 - i]->session;
-      ASSERT_TRUE(
-          to.postReceive(pair_.now, {.token = 1, .key = key, .data = in_[i].data(), .capacity = in_[i].size()}).ok());
-      ASSERT_TRUE(
-          from.postSend(pair_.now, {.token = 2, .key = key, .data = out_[i].data(), .length = out_[i].size()}).ok());
+      ASSERT_TRUE(to.postReceive({.token = 1, .key = key, .data = in_[i].data(), .capacity = in_[i].size()}).ok());
+      ASSERT_TRUE(from.postSend({.token = 2, .key = key, .data = out_[i].data(), .length = out_[i].size()}).ok());
     }
     ++begun_;
   }
@@ -257,8 +255,7 @@ class ChunkVictim : public VictimSession {
   void receive(std::size_t bytes) {
     in_ = Bytes(bytes, std::byte{1});
     ASSERT_TRUE(
-        session_
-            .postReceive(now_, {.token = 5, .key = {MessageKind::kUnbound, 0}, .data = in_.data(), .capacity = bytes})
+        session_.postReceive({.token = 5, .key = {MessageKind::kUnbound, 0}, .data = in_.data(), .capacity = bytes})
             .ok());
   }
   std::size_t completed() {

@@ -88,7 +88,7 @@ TEST_F(Victim, MessageIdMaximal_Fails) {
 }
 TEST_F(Victim, FinishedMessageAgain_Fails) {
   std::byte in[4];
-  ASSERT_TRUE(session_.postReceive(now_, {1, {}, in, 4}).ok());
+  ASSERT_TRUE(session_.postReceive({1, {}, in, 4}).ok());
   message(wire::FrameType::kData, header(0, 4, 0, 4), 4);
   expectAlive();
   message(wire::FrameType::kData, header(0, 4, 0, 4), 4);
@@ -163,7 +163,7 @@ TEST_F(Victim, AcknowledgesTheFuture_Fails) {
 TEST_F(Victim, GapReported_Fails) {
   const Bytes out(100);
   for (OperationToken i = 0; i < 5; ++i) {
-    ASSERT_TRUE(session_.postSend(now_, {.token = i, .key = {}, .data = out.data(), .length = out.size()}).ok());
+    ASSERT_TRUE(session_.postSend({.token = i, .key = {}, .data = out.data(), .length = out.size()}).ok());
   }
   SessionDatagram datagram;
   while (session_.pollTransmit(now_, &datagram)) continue;
@@ -236,12 +236,12 @@ TEST(Hostile, RandomFields_NoCrash) {
     ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
     Bytes in(1000);
     for (OperationToken i = 0; i < 4; ++i)
-      ASSERT_TRUE(pair.b.session->postReceive(pair.now, {i, {MessageKind::kUnbound, i}, in.data(), in.size()}).ok());
+      ASSERT_TRUE(pair.b.session->postReceive({i, {MessageKind::kUnbound, i}, in.data(), in.size()}).ok());
     const auto small = [&] { return random() % 4 == 0 ? random() : random() % 5; };
     std::uint32_t firstSequence = 0;
     {
       SessionDatagram datagram;
-      ASSERT_TRUE(pair.a.session->postSend(pair.now, {1, {MessageKind::kUnbound, 99}, in.data(), 1}).ok());
+      ASSERT_TRUE(pair.a.session->postSend({1, {MessageKind::kUnbound, 99}, in.data(), 1}).ok());
       ASSERT_TRUE(pair.a.session->pollTransmit(pair.now, &datagram));
       wire::ParsedPacket packet;
       ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);

@@ -28,11 +28,8 @@ class Traffic {
     wanted_ = to_->receivesCompleted + 1;
     std::fill(in_.begin(), in_.end(), std::byte{0});
     const MessageKey key{MessageKind::kUnbound, 7};
-    ASSERT_TRUE(
-        to_->session->postReceive(pair_.now, {.token = 1, .key = key, .data = in_.data(), .capacity = in_.size()})
-            .ok());
-    ASSERT_TRUE(
-        from.session->postSend(pair_.now, {.token = 2, .key = key, .data = out_.data(), .length = out_.size()}).ok());
+    ASSERT_TRUE(to_->session->postReceive({.token = 1, .key = key, .data = in_.data(), .capacity = in_.size()}).ok());
+    ASSERT_TRUE(from.session->postSend({.token = 2, .key = key, .data = out_.data(), .length = out_.size()}).ok());
   }
   bool endsWithin(Duration limit) {
     return pair_.runUntil([this] { return to_->receivesCompleted == wanted_; }, limit) && in_ == out_;
@@ -170,11 +167,8 @@ TEST(PathMtu, ShrinksWhileCoveredSmallFramesArrive_IsFound) {
   const auto exchange = [&](OperationToken token, const Bytes& out, Bytes& in) {
     const MessageKey key{MessageKind::kUnbound, token};
     ASSERT_TRUE(
-        pair.b.session->postReceive(pair.now, {.token = token, .key = key, .data = in.data(), .capacity = in.size()})
-            .ok());
-    ASSERT_TRUE(
-        pair.a.session->postSend(pair.now, {.token = token, .key = key, .data = out.data(), .length = out.size()})
-            .ok());
+        pair.b.session->postReceive({.token = token, .key = key, .data = in.data(), .capacity = in.size()}).ok());
+    ASSERT_TRUE(pair.a.session->postSend({.token = token, .key = key, .data = out.data(), .length = out.size()}).ok());
   };
   constexpr OperationToken kSmall = 1, kLarge = 2;
   exchange(kLarge, large, largeIn);
@@ -342,7 +336,7 @@ TEST_F(OldPeerVictim, PathShrinks_FailsSayingSo) {
   for (int i = 0; i < 10000 && session_.state() == SessionState::kEstablished; ++i) {
     if (!posted && session_.path().datagramBytes == kJumbo) {
       posted = true;
-      ASSERT_TRUE(session_.postSend(now_, {.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
+      ASSERT_TRUE(session_.postSend({.token = 1, .key = {}, .data = out.data(), .length = out.size()}).ok());
     }
     answerSmallDatagrams();
     now_ += milliseconds(1);

@@ -22,14 +22,12 @@ WireModel memoryLink() {
   return wire;
 }
 
-void send(SessionPair& pair, Side& side, OperationToken token, MessageKey key, const Bytes& data) {
-  ASSERT_TRUE(
-      side.session->postSend(pair.now, {.token = token, .key = key, .data = data.data(), .length = data.size()}).ok());
+void send(Side& side, OperationToken token, MessageKey key, const Bytes& data) {
+  ASSERT_TRUE(side.session->postSend({.token = token, .key = key, .data = data.data(), .length = data.size()}).ok());
 }
-void receive(SessionPair& pair, Side& side, OperationToken token, MessageKey key, Bytes& data) {
+void receive(Side& side, OperationToken token, MessageKey key, Bytes& data) {
   ASSERT_TRUE(
-      side.session->postReceive(pair.now, {.token = token, .key = key, .data = data.data(), .capacity = data.size()})
-          .ok());
+      side.session->postReceive({.token = token, .key = key, .data = data.data(), .capacity = data.size()}).ok());
 }
 MessageKey tag(std::uint64_t value) { return {MessageKind::kUnbound, value}; }
 
@@ -54,9 +52,9 @@ void exchange(SessionPair& pair, int count, std::size_t maxLength, bool receiveF
       for (int i = 0; i < count; ++i) {
         Transfer& t = transfers[s][static_cast<std::size_t>(i)];
         if (receives)
-          receive(pair, *sides[1 - s], static_cast<OperationToken>(i), t.key, t.in);
+          receive(*sides[1 - s], static_cast<OperationToken>(i), t.key, t.in);
         else
-          send(pair, *sides[s], static_cast<OperationToken>(i), t.key, t.out);
+          send(*sides[s], static_cast<OperationToken>(i), t.key, t.out);
       }
     }
   };
@@ -180,14 +178,14 @@ TEST(Session, UnreceivedMessage_DoesNotBlockOtherKeys) {
   std::vector<Bytes> stuck;
   for (int i = 0; i < 100; ++i) stuck.push_back(pattern(30000, 1));
   for (int i = 0; i < 100; ++i)
-    send(pair, pair.a, 1000 + static_cast<OperationToken>(i), tag(1), stuck[static_cast<std::size_t>(i)]);
+    send(pair.a, 1000 + static_cast<OperationToken>(i), tag(1), stuck[static_cast<std::size_t>(i)]);
   const Bytes large = pattern(5 << 20, 2), small = pattern(100, 3);
-  send(pair, pair.a, 1, tag(2), large);
-  send(pair, pair.a, 2, tag(3), small);
+  send(pair.a, 1, tag(2), large);
+  send(pair.a, 2, tag(3), small);
   Bytes in(large.size()), in2(small.size());
   pair.runFor(milliseconds(10));
-  receive(pair, pair.b, 1, tag(2), in);
-  receive(pair, pair.b, 2, tag(3), in2);
+  receive(pair.b, 1, tag(2), in);
+  receive(pair.b, 2, tag(3), in2);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 2; }, seconds(1)));
   EXPECT_EQ(in, large);
   EXPECT_EQ(in2, small);
@@ -197,7 +195,7 @@ TEST(Session, UnreceivedMessage_DoesNotBlockOtherKeys) {
   // And the stuck ones still come, in order.
   std::vector<Bytes> late(100, Bytes(30000));
   for (int i = 0; i < 100; ++i)
-    receive(pair, pair.b, 100 + static_cast<OperationToken>(i), tag(1), late[static_cast<std::size_t>(i)]);
+    receive(pair.b, 100 + static_cast<OperationToken>(i), tag(1), late[static_cast<std::size_t>(i)]);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 102; }, seconds(1)));
   for (const Bytes& bytes : late) ASSERT_EQ(bytes, stuck[0]);
 }
@@ -209,8 +207,8 @@ TEST(Session, TenThousandTags_MemoryReturns) {
     const Bytes out = pattern(64, 1);
     for (std::uint64_t i = 0; i < 10000; ++i) {
       Bytes in(64);
-      receive(pair, pair.b, i, tag(base + i), in);
-      send(pair, pair.a, i, tag(base + i), out);
+      receive(pair.b, i, tag(base + i), in);
+      send(pair.a, i, tag(base + i), out);
       pair.flush();
       if (i % 16 == 15)
         ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == base + i + 1; }, seconds(1)));
@@ -232,15 +230,15 @@ TEST(Session, PersistentReceive_PlacesAtOffsets) {
   const MessageKey key{MessageKind::kBound, 9};
   Bytes region(300000);
   const Bytes early = pattern(100000, 1), late = pattern(1000, 2);
-  ASSERT_TRUE(pair.a.session->postSend(pair.now, {1, key, early.data(), early.size(), 200000}).ok());
+  ASSERT_TRUE(pair.a.session->postSend({1, key, early.data(), early.size(), 200000}).ok());
   pair.runFor(milliseconds(1));
-  ASSERT_TRUE(pair.b.session->postReceive(pair.now, {5, key, region.data(), region.size(), true}).ok());
-  ASSERT_TRUE(pair.a.session->postSend(pair.now, {2, key, late.data(), late.size(), 17}).ok());
+  ASSERT_TRUE(pair.b.session->postReceive({5, key, region.data(), region.size(), true}).ok());
+  ASSERT_TRUE(pair.a.session->postSend({2, key, late.data(), late.size(), 17}).ok());
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 2; }, seconds(1)));
   EXPECT_TRUE(std::equal(early.begin(), early.end(), region.begin() + 200000));
   EXPECT_TRUE(std::equal(late.begin(), late.end(), region.begin() + 17));
   EXPECT_EQ(pair.b.received, (std::vector<OperationToken>{5, 5}));
-  ASSERT_TRUE(pair.a.session->postSend(pair.now, {3, key, late.data(), late.size(), region.size() - 999}).ok());
+  ASSERT_TRUE(pair.a.session->postSend({3, key, late.data(), late.size(), region.size() - 999}).ok());
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }, seconds(1)));
   ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kFailed; }, seconds(1)));
 }
@@ -250,8 +248,8 @@ TEST(Session, MessageLongerThanReceive_FailsBothSides) {
   pair.connectBoth();
   const Bytes out = pattern(65, 1);
   Bytes in(64);
-  receive(pair, pair.b, 1, tag(1), in);
-  send(pair, pair.a, 1, tag(1), out);
+  receive(pair.b, 1, tag(1), in);
+  send(pair.a, 1, tag(1), out);
   ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->state() == SessionState::kFailed; }, seconds(1)));
   EXPECT_EQ(pair.b.session->error().code, ErrorCode::kMessageTooLong);
 }
@@ -356,10 +354,10 @@ TEST(Session, ShortSendThatThePortRefuses_CompletesOnceTaken) {
     pair.runFor(milliseconds(1));
     const Bytes out = pattern(3000, 1);
     pair.wire.refuseEvery = 1;
-    send(pair, pair.a, 1, tag(1), out);
+    send(pair.a, 1, tag(1), out);
     SessionDatagram datagram;
     for (int i = 0; i < 10 && pair.a.session->pollTransmit(pair.now, &datagram); ++i) {
-      pair.a.session->undoTransmit(pair.now);
+      pair.a.session->undoTransmit();
     }
     SessionEvent event;
     EXPECT_FALSE(pair.a.session->pollEvent(&event));
@@ -375,14 +373,14 @@ TEST(Session, ShortSend_CompletesWhenSent_ConfirmedOneWhenAcknowledged) {
   ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
   pair.runFor(milliseconds(1));
   const Bytes out = pattern(3000, 1), none;
-  send(pair, pair.a, 1, tag(1), out);
-  send(pair, pair.a, 2, tag(1), none);
+  send(pair.a, 1, tag(1), out);
+  send(pair.a, 2, tag(1), none);
   pair.flush();
   EXPECT_EQ(pair.a.sendsCompleted, 2u);
   const auto confirmed = [&](OperationToken token, const Bytes& bytes) {
     const SendRequest request{
         .token = token, .key = tag(1), .data = bytes.data(), .length = bytes.size(), .confirmed = true};
-    ASSERT_TRUE(pair.a.session->postSend(pair.now, request).ok());
+    ASSERT_TRUE(pair.a.session->postSend(request).ok());
   };
   const TimePoint begin = pair.now;
   confirmed(3, out);
@@ -401,8 +399,7 @@ TEST(Session, ConfirmedSend_LossOfAll_NeverCompletes) {
   pair.wire.loss = 1;
   const Bytes out = pattern(100, 1);
   ASSERT_TRUE(
-      pair.a.session
-          ->postSend(pair.now, {.token = 1, .key = tag(1), .data = out.data(), .length = out.size(), .confirmed = true})
+      pair.a.session->postSend({.token = 1, .key = tag(1), .data = out.data(), .length = out.size(), .confirmed = true})
           .ok());
   pair.runFor(seconds(10));
   EXPECT_EQ(pair.a.sendsCompleted, 0u);
@@ -415,10 +412,10 @@ TEST(Session, CancelCopiedSend_GoesOnAndNobodyIsTold) {
   pair.connectBoth();
   Bytes out = pattern(3000, 1), in(3000);
   const Bytes want = out;
-  send(pair, pair.a, 1, tag(1), out);  // waits for the handshake
-  EXPECT_FALSE(pair.a.session->cancelSend(pair.now, 1));
+  send(pair.a, 1, tag(1), out);  // waits for the handshake
+  EXPECT_FALSE(pair.a.session->cancelSend(1));
   std::fill(out.begin(), out.end(), std::byte{0});
-  receive(pair, pair.b, 1, tag(1), in);
+  receive(pair.b, 1, tag(1), in);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1; }));
   EXPECT_EQ(in, want);
   EXPECT_EQ(pair.a.sendsCompleted, 0u);
@@ -431,21 +428,21 @@ TEST(Session, PeerIsLost_WhatHadArrivedWhole_CanBeReceived) {
     pair.connectBoth();
     ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
     const Bytes first = pattern(3000, 1), second = pattern(500, 2), long1 = pattern(1 << 20, 3), none;
-    send(pair, pair.a, 1, tag(1), first);
-    send(pair, pair.a, 2, tag(1), second);
-    send(pair, pair.a, 3, tag(2), none);
-    send(pair, pair.a, 4, tag(3), long1);   // is announced only
-    send(pair, pair.a, 5, tag(3), second);  // so this one must not be taken for it
+    send(pair.a, 1, tag(1), first);
+    send(pair.a, 2, tag(1), second);
+    send(pair.a, 3, tag(2), none);
+    send(pair.a, 4, tag(3), long1);   // is announced only
+    send(pair.a, 5, tag(3), second);  // so this one must not be taken for it
     pair.runFor(milliseconds(5));
     Bytes waits(100);
-    receive(pair, pair.b, 9, tag(9), waits);
+    receive(pair.b, 9, tag(9), waits);
     pair.b.session->fail({ErrorScope::kSession, why, "the link is down"});
     pair.flush();
     ASSERT_EQ(stateOf(pair.b), SessionState::kFailed);
     EXPECT_EQ(pair.b.receivesCompleted, 0u);
     Bytes in(3000), in2(500), in3(1 << 20);
     const auto post = [&](OperationToken token, MessageKey key, Bytes& into) {
-      return pair.b.session->postReceive(pair.now, {token, key, into.data(), into.size()}).ok();
+      return pair.b.session->postReceive({token, key, into.data(), into.size()}).ok();
     };
     const bool lost = Error{.code = why}.isLoss();
     EXPECT_EQ(pair.b.session->oldestUnmatched(tag(1)).has_value(), lost);
@@ -457,7 +454,7 @@ TEST(Session, PeerIsLost_WhatHadArrivedWhole_CanBeReceived) {
     EXPECT_EQ(std::pair(in, in2) == std::pair(first, second), lost);
     EXPECT_FALSE(post(4, tag(3), in3));
     EXPECT_FALSE(post(5, tag(1), in2));
-    EXPECT_FALSE(pair.b.session->postSend(pair.now, {6, tag(1), in.data(), in.size()}).ok());
+    EXPECT_FALSE(pair.b.session->postSend({6, tag(1), in.data(), in.size()}).ok());
     pair.b.session->close(pair.now, false);
     EXPECT_FALSE(post(7, tag(1), in));
   }
@@ -469,16 +466,16 @@ TEST(Session, PeerIsLost_MessageThatDoesNotFit_IsTheLast) {
   pair.connectBoth();
   ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
   const Bytes out = pattern(3000, 1);
-  send(pair, pair.a, 1, tag(1), out);
-  send(pair, pair.a, 2, tag(1), out);
+  send(pair.a, 1, tag(1), out);
+  send(pair.a, 2, tag(1), out);
   pair.runFor(milliseconds(5));
   pair.b.session->fail({ErrorScope::kSession, ErrorCode::kPeerVanished, "the link is down"});
   Bytes in(3000);
-  const Status tooShort = pair.b.session->postReceive(pair.now, {1, tag(1), in.data(), 100});
+  const Status tooShort = pair.b.session->postReceive({1, tag(1), in.data(), 100});
   ASSERT_FALSE(tooShort.ok());
   EXPECT_EQ(tooShort.error().code, ErrorCode::kMessageTooLong);
   EXPECT_FALSE(pair.b.session->oldestUnmatched(tag(1)).has_value());
-  EXPECT_FALSE(pair.b.session->postReceive(pair.now, {2, tag(1), in.data(), in.size()}).ok());
+  EXPECT_FALSE(pair.b.session->postReceive({2, tag(1), in.data(), in.size()}).ok());
 }
 
 TEST(Session, Close_DeliversWhatWasSentFirst) {
@@ -488,9 +485,9 @@ TEST(Session, Close_DeliversWhatWasSentFirst) {
     Bytes large = pattern(1 << 20, 1), small = pattern(500, 2);
     const Bytes wantLarge = large, wantSmall = small;
     Bytes in(large.size()), in2(small.size());
-    send(pair, pair.a, 1, tag(1), large);
-    send(pair, pair.a, 2, tag(2), small);
-    receive(pair, pair.b, 1, tag(1), in);
+    send(pair.a, 1, tag(1), large);
+    send(pair.a, 2, tag(2), small);
+    receive(pair.b, 1, tag(1), in);
     ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
     pair.a.session->close(pair.now, false);
     const std::size_t told = pair.a.events.size();
@@ -498,12 +495,12 @@ TEST(Session, Close_DeliversWhatWasSentFirst) {
     ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kPeerClosed; }, seconds(20)));
     EXPECT_EQ(pair.b.receivesCompleted, 1u);
     EXPECT_EQ(in, wantLarge);
-    receive(pair, pair.b, 2, tag(2), in2);  // had arrived before the close
+    receive(pair.b, 2, tag(2), in2);  // had arrived before the close
     pair.flush();
     EXPECT_EQ(pair.b.receivesCompleted, 2u);
     EXPECT_EQ(in2, wantSmall);
-    EXPECT_FALSE(pair.b.session->postReceive(pair.now, {3, tag(2), in2.data(), in2.size()}).ok());
-    EXPECT_FALSE(pair.b.session->postSend(pair.now, {3, tag(2), in2.data(), in2.size()}).ok());
+    EXPECT_FALSE(pair.b.session->postReceive({3, tag(2), in2.data(), in2.size()}).ok());
+    EXPECT_FALSE(pair.b.session->postSend({3, tag(2), in2.data(), in2.size()}).ok());
     pair.b.session->close(pair.now, false);
     ASSERT_TRUE(pair.runUntil([&] { return pair.a.session->drained() && pair.b.session->drained(); }, seconds(40)));
     EXPECT_EQ(pair.a.events.size(), told);  // nothing after close
@@ -516,8 +513,8 @@ TEST(Session, BothClose_BothDrain) {
     pair.connectBoth();
     const Bytes out = pattern(100000, 1);
     Bytes in(out.size());
-    send(pair, pair.a, 1, tag(1), out);
-    receive(pair, pair.b, 1, tag(1), in);
+    send(pair.a, 1, tag(1), out);
+    receive(pair.b, 1, tag(1), in);
     ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
     pair.a.session->close(pair.now, false);
     pair.b.session->close(pair.now, false);
@@ -540,11 +537,11 @@ TEST(Session, CancelReceive_BufferUntouchedMessageGoesOn) {
   pair.connectBoth();
   Bytes first(1000), second(1000);
   const Bytes out = pattern(1000, 1);
-  receive(pair, pair.b, 1, tag(1), first);
-  receive(pair, pair.b, 2, tag(1), second);
-  EXPECT_TRUE(pair.b.session->cancelReceive(pair.now, 1));
-  EXPECT_FALSE(pair.b.session->cancelReceive(pair.now, 1));
-  send(pair, pair.a, 1, tag(1), out);
+  receive(pair.b, 1, tag(1), first);
+  receive(pair.b, 2, tag(1), second);
+  EXPECT_TRUE(pair.b.session->cancelReceive(1));
+  EXPECT_FALSE(pair.b.session->cancelReceive(1));
+  send(pair.a, 1, tag(1), out);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1; }, seconds(1)));
   EXPECT_EQ(second, out);
   EXPECT_EQ(first, Bytes(1000));
@@ -555,13 +552,13 @@ TEST(Session, CancelReceiveInTransit_RestIsThrownAway) {
   pair.connectBoth();
   Bytes in(1 << 20), next(100);
   const Bytes out = pattern(1 << 20, 1), small = pattern(100, 2);
-  receive(pair, pair.b, 1, tag(1), in);
-  send(pair, pair.a, 1, tag(1), out);
+  receive(pair.b, 1, tag(1), in);
+  send(pair.a, 1, tag(1), out);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->counters().payloadBytesReceived > 100000; }));
-  EXPECT_TRUE(pair.b.session->cancelReceive(pair.now, 1));
+  EXPECT_TRUE(pair.b.session->cancelReceive(1));
   const Bytes before = in;
-  send(pair, pair.a, 2, tag(1), small);
-  receive(pair, pair.b, 2, tag(1), next);
+  send(pair.a, 2, tag(1), small);
+  receive(pair.b, 2, tag(1), next);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1 && pair.a.sendsCompleted == 2; }));
   EXPECT_EQ(next, small);
   EXPECT_EQ(in, before);
@@ -578,12 +575,12 @@ TEST(Session, CancelAnnouncedSend_NextMessageMatchesInstead) {
       pair.runFor(milliseconds(50));
       const Bytes large = pattern(1 << 20, 1), other = pattern(200000, 2);
       Bytes in(1 << 20);
-      if (posted) receive(pair, pair.b, 1, tag(1), in);
-      send(pair, pair.a, 1, tag(1), large);
+      if (posted) receive(pair.b, 1, tag(1), in);
+      send(pair.a, 1, tag(1), large);
       pair.runFor(microseconds(50));
-      ASSERT_TRUE(pair.a.session->cancelSend(pair.now, 1));
-      send(pair, pair.a, 2, tag(1), other);
-      if (!posted) receive(pair, pair.b, 1, tag(1), in);
+      ASSERT_TRUE(pair.a.session->cancelSend(1));
+      send(pair.a, 2, tag(1), other);
+      if (!posted) receive(pair.b, 1, tag(1), in);
       ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1 && pair.a.sendsCompleted == 1; }));
       in.resize(other.size());
       EXPECT_EQ(in, other);
@@ -600,11 +597,11 @@ TEST(Session, CancelHalfSentSend_GoesOnAsACopyUnlessItIsTooLong) {
     pair.connectBoth();
     Bytes in(1 << 20), out = pattern(1 << 20, 1);
     const Bytes want = out;
-    receive(pair, pair.b, 1, tag(1), in);
-    send(pair, pair.a, 1, tag(1), out);
+    receive(pair.b, 1, tag(1), in);
+    send(pair.a, 1, tag(1), out);
     ASSERT_TRUE(pair.runUntil([&] { return pair.b.session->counters().payloadBytesReceived > 100000; }));
     const bool fits = room > out.size();
-    EXPECT_EQ(pair.a.session->cancelSend(pair.now, 1), !fits);
+    EXPECT_EQ(pair.a.session->cancelSend(1), !fits);
     std::fill(out.begin(), out.end(), std::byte{0});
     if (fits) {
       ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1; }));
@@ -625,10 +622,10 @@ TEST(Session, CancelSendThatThePortHasJustTaken_NoCompletionComes) {
   ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
   pair.runFor(milliseconds(5));
   const Bytes out = pattern(100, 1);
-  ASSERT_TRUE(pair.a.session->postSend(pair.now, {1, tag(1), out.data(), out.size()}).ok());
+  ASSERT_TRUE(pair.a.session->postSend({1, tag(1), out.data(), out.size()}).ok());
   SessionDatagram datagram;
   ASSERT_TRUE(pair.a.session->pollTransmit(pair.now, &datagram));
-  EXPECT_FALSE(pair.a.session->cancelSend(pair.now, 1));
+  EXPECT_FALSE(pair.a.session->cancelSend(1));
   pair.runFor(milliseconds(500));
   EXPECT_EQ(pair.a.sendsCompleted, 0u);
 }
@@ -641,7 +638,7 @@ TEST_P(SessionLongPath, Send_CompletesWhenAllOfItHasGoneOut) {
   pair.connectBoth();
   ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
   const Bytes out = pattern(1 << 20, 1);
-  send(pair, pair.a, 1, tag(1), out);
+  send(pair.a, 1, tag(1), out);
   pair.flush();
   EXPECT_EQ(pair.a.sendsCompleted, 0u);  // the window is shorter
   // The data flows although no receive is posted, and the sender does not wait for the last acknowledgements.
@@ -650,7 +647,7 @@ TEST_P(SessionLongPath, Send_CompletesWhenAllOfItHasGoneOut) {
   pair.runFor(seconds(2));
   EXPECT_EQ(pair.b.session->counters().payloadBytesReceived, out.size());
   Bytes in(out.size());
-  receive(pair, pair.b, 1, tag(1), in);
+  receive(pair.b, 1, tag(1), in);
   pair.flush();
   EXPECT_EQ(pair.b.receivesCompleted, 1u);
   EXPECT_EQ(in, out);
@@ -667,9 +664,9 @@ TEST(Session, JumboPath_IsFoundOut) {
   pair.runFor(seconds(1));
   const Bytes out = pattern(1 << 20, 1);
   Bytes in(out.size());
-  receive(pair, pair.b, 1, tag(1), in);
+  receive(pair.b, 1, tag(1), in);
   const auto before = pair.a.session->counters().packetsSent;
-  send(pair, pair.a, 1, tag(1), out);
+  send(pair.a, 1, tag(1), out);
   ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == 1; }));
   EXPECT_EQ(in, out);
   EXPECT_LT(pair.a.session->counters().packetsSent - before, 200u);  // 118 of 8,972 bytes
@@ -699,8 +696,8 @@ TEST(Session, AcknowledgedBeforeSettled_SendStillCompletesAtHandOver) {
   ASSERT_EQ(a.state(), SessionState::kEstablished);
   const Bytes out = pattern(100000, 5);
   Bytes in(out.size());
-  ASSERT_TRUE(b.postReceive(now, {.token = 1, .key = tag(1), .data = in.data(), .capacity = in.size()}).ok());
-  ASSERT_TRUE(a.postSend(now, {.token = 7, .key = tag(1), .data = out.data(), .length = out.size()}).ok());
+  ASSERT_TRUE(b.postReceive({.token = 1, .key = tag(1), .data = in.data(), .capacity = in.size()}).ok());
+  ASSERT_TRUE(a.postSend({.token = 7, .key = tag(1), .data = out.data(), .length = out.size()}).ok());
   // All but the last few chunks are acknowledged, on request here, before the sender looks again.
   SessionDatagram datagram;
   std::vector<Bytes> wire;
@@ -718,8 +715,7 @@ TEST(Session, AcknowledgedBeforeSettled_SendStillCompletesAtHandOver) {
     if (chunk >= 8) continue;
     // Any datagram from b acknowledges: a small message of its own.
     ASSERT_TRUE(
-        b.postSend(now,
-                   {.token = 100u + static_cast<OperationToken>(chunk), .key = tag(2), .data = nullptr, .length = 0})
+        b.postSend({.token = 100u + static_cast<OperationToken>(chunk), .key = tag(2), .data = nullptr, .length = 0})
             .ok());
     SessionDatagram answer;
     while (b.pollTransmit(now, &answer)) {
@@ -746,7 +742,7 @@ TEST(Session, AbortedAfterThePortRefusedItsHello_NothingIsLeftToSend) {
   session.connect(now, 2, 8192);
   SessionDatagram datagram;
   ASSERT_TRUE(session.pollTransmit(now, &datagram));
-  session.undoTransmit(now);
+  session.undoTransmit();
   session.close(now, true);
   EXPECT_TRUE(session.drained());
   EXPECT_FALSE(session.pollTransmit(now, &datagram));

@@ -73,7 +73,7 @@ bool SessionPair::flushSide(Side& side, Side& other, int direction) {
     ++side.transmits;
     if (wire.refuseEvery != 0 && side.transmits % wire.refuseEvery == 0) {
       ++side.refused;
-      side.session->undoTransmit(now);
+      side.session->undoTransmit();
       continue;
     }
     carry(other, direction, datagram);

@@ -9,7 +9,7 @@ Host::Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id
     : simulation_(simulation), id_(id), session_(config, id, entropy) {}
 
 Host::Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy, Host& lead)
-    : simulation_(simulation), id_(id), session_(config, id, entropy, lead.session_), lead_(&lead) {
+    : simulation_(simulation), id_(id), session_(config, id, entropy, &lead.session_), lead_(&lead) {
   lead.rails_.push_back(this);
 }
 
@@ -90,7 +90,7 @@ bool Host::pumpDatagrams() {
   SessionDatagram datagram;
   while (session_.pollTransmit(now, &datagram)) {
     if (!out_->send(now, *peer_, datagram.header, datagram.payload)) {
-      session_.undoTransmit(now);
+      session_.undoTransmit();
       refusedUntil_ = out_->roomAt();
       break;
     }

@@ -66,14 +66,14 @@ void RingRank::post() {
   const std::size_t sendBytes = schedule_.sendBytes(rank_, half_, iteration_);
   if (receiveBytes > 0) {
     const auto token = static_cast<OperationToken>(receivesPosted_++);
-    in_.operate([this, token, receiveBytes](Session& session, TimePoint now) {
-      noteFailure(session.postReceive(now, {token, kKey, sink_.data(), receiveBytes, false}));
+    in_.operate([this, token, receiveBytes](Session& session, TimePoint) {
+      noteFailure(session.postReceive({token, kKey, sink_.data(), receiveBytes, false}));
     });
   }
   if (sendBytes > 0) {
     const auto token = static_cast<OperationToken>(sendsPosted_++);
-    out_.operate([this, token, sendBytes](Session& session, TimePoint now) {
-      noteFailure(session.postSend(now, {token, kKey, source_.data(), sendBytes, 0}));
+    out_.operate([this, token, sendBytes](Session& session, TimePoint) {
+      noteFailure(session.postSend({token, kKey, source_.data(), sendBytes, 0}));
     });
   }
 }
