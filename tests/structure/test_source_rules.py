@@ -24,7 +24,6 @@ MAY_INCLUDE = {
     "transport/progress": ["transport/base"],
     "transport/sessions": ["transport/base", "transport/channel", "transport/progress"],
     "transport/pairs": ["transport/base", "transport/channel", "transport/progress", "transport/sessions"],
-    "transport/timing": ["transport/base", "transport/channel", "transport/progress"],
     "transport/datagram": [
         "transport/base",
         "transport/wire",

@@ -18,6 +18,7 @@
 #include "transport/base/status.h"
 #include "transport/base/time.h"
 #include "transport/channel/channel_counters.h"
+#include "transport/channel/latency_recorder.h"
 #include "transport/channel/message.h"
 #include "transport/channel/transport_report.h"
 
@@ -117,6 +118,14 @@ class Transport {
   // exclusive access.
   virtual void closeAll() {}
   virtual TransportReport report() const = 0;
+
+  // From now on whoever posts operations measures how long they take. Before the first channel.
+  void measureLatencies() { latencies_ = std::make_unique<LatencyRecorder>(); }
+  // Null: nobody wants to know. Exception to the rule: any thread, no exclusive access needed.
+  LatencyRecorder* latencies() const { return latencies_.get(); }
+
+ private:
+  std::unique_ptr<LatencyRecorder> latencies_;
 };
 
 }  // namespace gloo_bypass

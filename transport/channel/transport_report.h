@@ -30,7 +30,7 @@ struct ChannelReport {
   std::optional<PathFigures> path;  // if the back-end knows it
 };
 
-// How long operations took (transport/timing).
+// How long operations took (transport/channel/latency_recorder.h).
 struct OperationTimes {
   struct BySize {
     const char* size;  // "up_to_1KiB"

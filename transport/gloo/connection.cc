@@ -53,6 +53,7 @@ Failure Connection::open() {
 
 Failure Connection::connect(std::span<const std::byte> remoteAddress) {
   if (failure_) return failure_;
+  connectBegan_ = monotonicNow();
   const Status status = channel_->connect(remoteAddress);
   if (status.ok()) return nullptr;
   abort(makeFailure(
@@ -100,6 +101,7 @@ TimePoint Connection::firstUseDeadline() const { return hasPending() ? waitingSi
 
 void Connection::appendPending(Operation& operation) {
   if (onDemand_ && !connected_ && !hasPending()) waitingSince_ = monotonicNow();
+  if (group_.latencies() != nullptr) operation.postedAt = monotonicNow();
   pending_.append(operation.byPlace);
 }
 
@@ -117,6 +119,7 @@ Failure Connection::send(BufferState& buffer, MessageKey key, const std::byte* d
   Operation* operation = group_.operations().acquire(buffer, Direction::kSend);
   operation->connection = this;
   operation->key = key;
+  operation->length = length;
   buffer.of(Direction::kSend).pending++;
   appendPending(*operation);
   const OperationToken token = operation->token();
@@ -283,6 +286,7 @@ void Connection::onSendComplete(OperationToken token) noexcept {
   if (FailureNotice::owns(token)) return;
   Operation& completed = Operation::fromToken(token);
   completed.sent = true;
+  recordSend(completed.postedAt, completed.length);
   if (connected_) finishSends(*completed.buffer, completed.key);
 }
 
@@ -326,7 +330,21 @@ void Connection::onReceiveComplete(OperationToken token, std::size_t length) noe
     onPeersCollectiveFailed(notice_.received());
     return;
   }
-  finish(&Operation::fromToken(token));
+  Operation& completed = Operation::fromToken(token);
+  if (!completed.persistent) recordReceive(completed.postedAt, length);
+  finish(&completed);
+}
+
+void Connection::recordSend(TimePoint postedAt, std::size_t length) {
+  if (LatencyRecorder* latencies = group_.latencies()) {
+    latencies->addSend(peerLatencies_, length, monotonicNow() - postedAt);
+  }
+}
+
+void Connection::recordReceive(TimePoint postedAt, std::size_t length) {
+  if (LatencyRecorder* latencies = group_.latencies()) {
+    latencies->addReceive(peerLatencies_, length, monotonicNow() - postedAt);
+  }
 }
 
 void Connection::finish(Operation* operation) {
@@ -355,6 +373,10 @@ void Connection::onStateChange(ChannelState state) noexcept {
   switch (state) {
     case ChannelState::kConnected:
       connected_ = true;
+      if (LatencyRecorder* latencies = group_.latencies()) {
+        latencies->addConnect(monotonicNow() - connectBegan_);
+        peerLatencies_ = latencies->peer(channel_->describePeer());
+      }
       finishEarlySends();
       tellCollectiveFailed();
       break;

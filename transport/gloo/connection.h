@@ -96,6 +96,10 @@ class Connection final : private ChannelObserver {
   // If this rank cannot complete a collective and the peer is there.
   void tellCollectiveFailed();
 
+  // Where latencies are measured: a send or receive of `length` bytes, posted then, is complete.
+  void recordSend(TimePoint postedAt, std::size_t length);
+  void recordReceive(TimePoint postedAt, std::size_t length);
+
   bool connected() const { return connected_ && failure_ == nullptr; }
   // Connected, or it was until the peer closed or ended: what it sent before that can be received.
   bool hasMet() const { return connected_ && (failure_ == nullptr || peerLeft_); }
@@ -148,7 +152,9 @@ class Connection final : private ChannelObserver {
   bool connected_ = false;
   bool peerLeft_ = false;  // it closed or ended, and nothing else has failed: what had arrived can be received
   FailureNotice notice_;
+  TimePoint connectBegan_{};
   Failure peersCollectives_;  // why the peer will take part in no collective any more; null: it does
+  LatencyRecorder::Peer* peerLatencies_ = nullptr;  // null until connected, and where latencies are not measured
   std::atomic<bool> busyPoll_{false};
 };
 

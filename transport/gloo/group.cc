@@ -15,6 +15,7 @@ bool contains(const std::vector<int>& ranks, int rank) {
 Group::Group(std::shared_ptr<Transport> transport, int rank, int size)
     : transport_(std::move(transport)),
       progress_(transport_->progress()),
+      latencies_(transport_->latencies()),
       rank_(rank),
       byRank_(static_cast<std::size_t>(size), nullptr) {}
 

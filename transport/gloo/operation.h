@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "transport/base/check.h"
+#include "transport/base/time.h"
 #include "transport/channel/message.h"
 
 namespace gloo_bypass::adapter {
@@ -103,6 +104,7 @@ struct alignas(64) Operation {
   MessageKey key;
   std::byte* data = nullptr;
   std::size_t length = 0;
+  TimePoint postedAt{};  // where latencies are measured
   BufferState* buffer = nullptr;
   Connection* connection = nullptr;  // null: a receive from any of `sources`, not matched yet
   std::vector<int> sources;

@@ -68,12 +68,20 @@ bool RemoteTraffic::posted(const Status& status, const char* what) {
   return false;
 }
 
+void RemoteTraffic::notePosted(OperationToken token, std::size_t length) {
+  if (group_.latencies() != nullptr) posted_[token] = {monotonicNow(), length};
+}
+
 bool RemoteTraffic::send(const SendRequest& request) {
-  return open() && posted(connection_.channel()->postSend(request), "send to ");
+  if (!open()) return false;
+  notePosted(request.token, request.length);
+  return posted(connection_.channel()->postSend(request), "send to ");
 }
 
 bool RemoteTraffic::receive(const ReceiveRequest& request) {
-  return open() && posted(connection_.channel()->postReceive(request), "receive from ");
+  if (!open()) return false;
+  notePosted(request.token, request.capacity);
+  return posted(connection_.channel()->postReceive(request), "receive from ");
 }
 
 bool RemoteTraffic::tell(const RemoteMessage& message, std::span<const std::byte> payload) {
@@ -93,10 +101,12 @@ bool RemoteTraffic::receiveData(RemoteRole role, std::uint64_t number, MessageKe
 }
 
 bool RemoteTraffic::cancelSend(RemoteRole role, std::uint64_t number) {
+  posted_.erase(tokenOf(role, number));
   return open() && connection_.channel()->cancelSend(tokenOf(role, number));
 }
 
 void RemoteTraffic::cancelReceive(RemoteRole role, std::uint64_t number) {
+  posted_.erase(tokenOf(role, number));
   if (open()) (void)connection_.channel()->cancelReceive(tokenOf(role, number));
 }
 
@@ -108,6 +118,7 @@ void RemoteTraffic::violation(const char* what) {
 }
 
 void RemoteTraffic::onSendComplete(OperationToken token) {
+  if (const auto found = posted_.extract(token)) connection_.recordSend(found.mapped().at, found.mapped().length);
   if (purposeOf(token) == Purpose::kMessage) {
     outgoing_.erase(token);
   } else {
@@ -116,6 +127,7 @@ void RemoteTraffic::onSendComplete(OperationToken token) {
 }
 
 void RemoteTraffic::onReceiveComplete(OperationToken token, std::size_t length) {
+  if (const auto found = posted_.extract(token)) connection_.recordReceive(found.mapped().at, length);
   switch (purposeOf(token)) {
     case Purpose::kMessage: {
       const auto found = incoming_.find(token);
@@ -213,6 +225,7 @@ void RemoteTraffic::forget() {
   incoming_.clear();
   toDrop_.clear();
   dropped_.release();
+  posted_.clear();
 }
 
 }  // namespace gloo_bypass::adapter

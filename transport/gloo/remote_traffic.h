@@ -83,6 +83,10 @@ class RemoteTraffic {
     MessageKey key;
     std::size_t length = 0;
   };
+  struct Posted {
+    TimePoint at{};
+    std::size_t length = 0;
+  };
 
   static OperationToken tokenOf(Purpose purpose, std::uint64_t number);
   static OperationToken tokenOf(RemoteRole role, std::uint64_t number);
@@ -92,6 +96,7 @@ class RemoteTraffic {
   bool open() const;
   bool send(const SendRequest& request);
   bool receive(const ReceiveRequest& request);
+  void notePosted(OperationToken token, std::size_t length);
   bool posted(const Status& status, const char* what);
   void onMessage(std::span<const std::byte> bytes);
   void onData(OperationToken token, std::size_t length);
@@ -105,6 +110,7 @@ class RemoteTraffic {
   std::map<OperationToken, std::vector<std::byte>> outgoing_, incoming_;  // messages in the channel's hands
   std::deque<Dropped> toDrop_;                                            // the first is being received into dropped_
   DropMemory dropped_;
+  std::map<OperationToken, Posted> posted_;  // where latencies are measured: what the channel has
 };
 
 }  // namespace gloo_bypass::adapter

@@ -24,7 +24,6 @@
 #include "transport/process/report_json.h"
 #include "transport/process/settings.h"
 #include "transport/progress/progress_engine.h"
-#include "transport/timing/timed_transport.h"
 
 namespace gloo_bypass {
 namespace {
@@ -38,7 +37,10 @@ using Live = ProcessTransport::Live;
 
 TransportReport reportOf(const Live& live) {
   TransportReport report;
-  live.transport->progress().exclusive([&] { report = live.transport->report(); });
+  live.transport->progress().exclusive([&] {
+    report = live.transport->report();
+    if (const LatencyRecorder* latencies = live.transport->latencies()) report.operations = latencies->report();
+  });
   return report;
 }
 
@@ -201,7 +203,8 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
       std::fprintf(stderr, "gloo-bypass: %s\n", line.c_str());
     }
   }
-  slot.transport = measuresLatencies(config) ? makeTimedTransport(made.value()) : made.value();
+  slot.transport = made.value();
+  if (measuresLatencies(config)) slot.transport->measureLatencies();
   slot.config = config;
   return slot.transport;
 }
