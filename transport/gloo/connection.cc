@@ -23,8 +23,8 @@ Failure makeFailure(Parts&&... parts) {
 
 }  // namespace
 
-Connection::Connection(Group& group, int peer, std::chrono::milliseconds pairTimeout)
-    : peerRank(peer), timeout(pairTimeout), group_(group) {}
+Connection::Connection(Group& group, int peer, std::chrono::milliseconds pairTimeout, ConnectMode mode)
+    : peerRank(peer), timeout(pairTimeout), group_(group), mode_(mode) {}
 
 Connection::~Connection() = default;
 
@@ -35,6 +35,12 @@ std::string Connection::describePeer() const {
                              : ::gloo::MakeString("rank ", peerRank, " (", channel_->describePeer(), ")");
 }
 
+void Connection::enter(State next) {
+  const bool following = static_cast<int>(next) == static_cast<int>(state_) + 1;
+  GLOO_BYPASS_CHECK(next > state_ && (following || next >= State::kFailed));
+  state_ = next;
+}
+
 Failure Connection::open() {
   ChannelOptions options;
   options.localRank = group_.rank();
@@ -42,10 +48,12 @@ Failure Connection::open() {
   options.connectTimeout = options.silenceTimeout = connectTimeout();
   auto channel = group_.transport().openChannel(options, this);
   if (!channel) {
-    failure_ = makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot make a pair for rank ", peerRank, " over ",
-                                          group_.transport().describe(), ": ", channel.error().message));
+    end(State::kFailed,
+        makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot make a pair for rank ", peerRank, " over ",
+                                   group_.transport().describe(), ": ", channel.error().message)));
     return failure_;
   }
+  enter(State::kOpen);
   channel_ = std::move(channel).value();
   localAddress_ = channel_->localAddress();
   return nullptr;
@@ -67,12 +75,8 @@ std::chrono::milliseconds Connection::connectTimeout() const {
 }
 
 Failure Connection::wake() {
-  if (!dormant_ || failure_) return failure_;
-  dormant_ = false;
-  if (Failure failure = open()) {
-    fail(failure);
-    return failure;
-  }
+  if (state_ != State::kDormant) return failure_;
+  if (Failure failure = open()) return failure;
   if (Failure failure = group_.addressExchange().begin(*this)) abort(std::move(failure));
   return failure_;
 }
@@ -100,7 +104,7 @@ void Connection::failFirstUse(const std::string& storeError) {
 TimePoint Connection::firstUseDeadline() const { return hasPending() ? waitingSince_ + connectTimeout() : kNever; }
 
 void Connection::appendPending(Operation& operation) {
-  if (onDemand_ && !connected_ && !hasPending()) waitingSince_ = monotonicNow();
+  if (onDemand() && !hasMet() && !hasPending()) waitingSince_ = monotonicNow();
   if (group_.latencies() != nullptr) operation.postedAt = monotonicNow();
   pending_.append(operation.byPlace);
 }
@@ -162,7 +166,7 @@ std::optional<TimePoint> Connection::oldestUnmatched(std::uint64_t slot) const {
 void Connection::receiveAlways(BufferState& buffer, std::uint64_t slot, std::byte* region, std::size_t length) {
   (void)wake();
   const MessageKey key{MessageKind::kBound, slot};
-  if (channel_ != nullptr && (failure_ == nullptr || peerLeft_)) {
+  if (mayReceive()) {
     Operation* operation = group_.operations().acquire(buffer, Direction::kReceive);
     operation->persistent = true;
     operation->connection = this;
@@ -231,7 +235,8 @@ void Connection::cancel(Operation* operation) {
   group_.operations().release(operation);
 }
 
-void Connection::fail(Failure failure) {
+void Connection::end(State how, Failure failure) {
+  enter(how);
   if (!failure_) failure_ = std::move(failure);
   if (remote_ != nullptr) remote_->forget();
   while (Operation* operation = pending_.next()) failOperation(operation, failure_);
@@ -260,22 +265,18 @@ void Connection::onPeersCollectiveFailed(const std::string& why) {
 }
 
 void Connection::abort(Failure failure) {
-  if (channel_ != nullptr && (failure_ == nullptr || peerLeft_)) {
-    channel_->close(/*abort=*/true);
-    peerLeft_ = false;
-  }
-  fail(std::move(failure));
+  if (state_ >= State::kFailed) return;
+  if (channel_ != nullptr) channel_->close(/*abort=*/true);
+  end(State::kFailed, std::move(failure));
 }
 
 void Connection::close(const char* reason) {
-  if (channel_ == nullptr && !dormant_) return;
+  if (state_ == State::kClosed) return;
   Failure failure =
       makeFailure(GLOO_ERROR_MSG("Socket closed: rank ", group_.rank(), " ", reason, " to ", describePeer()));
   if (channel_ != nullptr) channel_->close(/*abort=*/false);
   channel_.reset();
-  dormant_ = false;
-  peerLeft_ = false;  // nothing can be received any more
-  fail(std::move(failure));
+  end(State::kClosed, std::move(failure));
 }
 
 void Connection::onSendComplete(OperationToken token) noexcept {
@@ -287,7 +288,7 @@ void Connection::onSendComplete(OperationToken token) noexcept {
   Operation& completed = Operation::fromToken(token);
   completed.sent = true;
   recordSend(completed.postedAt, completed.length);
-  if (connected_) finishSends(*completed.buffer, completed.key);
+  if (hasMet()) finishSends(*completed.buffer, completed.key);
 }
 
 void Connection::finishSends(BufferState& buffer, MessageKey key) {
@@ -372,7 +373,7 @@ void Connection::onMessageAnnounced(MessageKey key, std::size_t length) noexcept
 void Connection::onStateChange(ChannelState state) noexcept {
   switch (state) {
     case ChannelState::kConnected:
-      connected_ = true;
+      enter(State::kConnected);
       if (LatencyRecorder* latencies = group_.latencies()) {
         latencies->addConnect(monotonicNow() - connectBegan_);
         peerLatencies_ = latencies->peer(channel_->describePeer());
@@ -381,8 +382,7 @@ void Connection::onStateChange(ChannelState state) noexcept {
       tellCollectiveFailed();
       break;
     case ChannelState::kPeerClosed:
-      peerLeft_ = true;
-      fail(
+      end(connected() ? State::kPeerLeft : State::kFailed,
           makeFailure(GLOO_ERROR_MSG("Connection closed by peer: ", describePeer(), ", seen by rank ", group_.rank())));
       break;
     case ChannelState::kFailed:
@@ -395,9 +395,10 @@ void Connection::onStateChange(ChannelState state) noexcept {
 
 void Connection::channelFailed() {
   const Error& error = channel_->error();
-  const char* what = connected_ ? " lost its connection to " : " cannot connect to ";
-  peerLeft_ = connected_ && error.isLoss();
-  fail(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), what, describePeer(), ": ", error.message)));
+  const State next = hasMet() && error.isLoss() ? State::kPeerLeft : State::kFailed;
+  if (next <= state_) return;  // the peer had left before
+  const char* what = hasMet() ? " lost its connection to " : " cannot connect to ";
+  end(next, makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), what, describePeer(), ": ", error.message)));
 }
 
 }  // namespace gloo_bypass::adapter

@@ -1,15 +1,18 @@
 // The state of one pair: its channel, its pending operations, and why it failed. Belongs to its group; the Pair is
 // Gloo's handle on it.
 //
-//   dormant --first use--> opened                     (on demand only)
-//                            |
-//   opened --connect--> connecting --> connected --+--> closed by the peer, or lost  (the rest fails, what has arrived
-//   is received)
-//      |                    |              |       +--> failed: a rule was broken    (everything fails)
-//      +--------------------+--------------+----------> closed by us                 (everything fails)
+//   kDormant --> kOpen --> kConnected --> kPeerLeft
+//      |           |           |              |
+//      `-----------+-----------+--------------+--> kFailed --> kClosed      (or at once to kClosed)
+//
+//   kDormant    no channel yet: on demand, the first use opens it
+//   kOpen       there is a channel; it connects once the peer's address is here
+//   kPeerLeft   the peer closed, or was lost: operations fail, but what had arrived can be received
+//   kFailed     it cannot be opened or connected, a rule was broken, or this rank gave up: everything fails
+//   kClosed     closed by this rank: there is no channel any more
 //
 // Operations may be posted from the first use on; they wait in the channel until it is connected. A channel may copy a
-// send and call it complete before that; the program is told when the peer is there, since who never comes gets
+// send and complete it before that. The program learns of it when the peer is there: a peer that never comes gets
 // nothing.
 //
 // Thread: every method needs the progress engine's exclusive access, const members excepted.
@@ -28,6 +31,7 @@
 
 #include "transport/base/time.h"
 #include "transport/channel/message_channel.h"
+#include "transport/gloo/connect_mode.h"
 #include "transport/gloo/failure_notice.h"
 #include "transport/gloo/operation.h"
 #include "transport/gloo/remote_message.h"
@@ -39,7 +43,8 @@ class RemoteTraffic;
 
 class Connection final : private ChannelObserver {
  public:
-  Connection(Group& group, int peerRank, std::chrono::milliseconds timeout);
+  // The caller opens one that connects at once.
+  Connection(Group& group, int peerRank, std::chrono::milliseconds timeout, ConnectMode mode);
   ~Connection() override;
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -49,11 +54,9 @@ class Connection final : private ChannelObserver {
   const std::chrono::milliseconds timeout;
 
   Failure open();
-  // Instead of open: there is no channel until the first operation, which opens it and has the addresses exchanged.
-  void sleep() { dormant_ = onDemand_ = true; }
-  // A use begins. Null: there is a channel.
+  // A use begins: opens a dormant connection, and has the addresses exchanged. Null: there is a channel.
   Failure wake();
-  bool onDemand() const { return onDemand_; }
+  bool onDemand() const { return mode_ == ConnectMode::kOnDemand; }
   // The peer's address is here, as the rendezvous carries it (hostile bytes); failure ends the connection.
   void connectTo(std::span<const char> address);
   // The peer's address has not come in time.
@@ -100,25 +103,31 @@ class Connection final : private ChannelObserver {
   void recordSend(TimePoint postedAt, std::size_t length);
   void recordReceive(TimePoint postedAt, std::size_t length);
 
-  bool connected() const { return connected_ && failure_ == nullptr; }
+  bool connected() const { return state_ == State::kConnected; }
   // Connected, or it was until the peer closed or ended: what it sent before that can be received.
-  bool hasMet() const { return connected_ && (failure_ == nullptr || peerLeft_); }
+  bool hasMet() const { return state_ == State::kConnected || state_ == State::kPeerLeft; }
   const Failure& failure() const { return failure_; }
   // Any thread, no exclusive access needed.
   bool busyPoll() const { return busyPoll_.load(std::memory_order_relaxed); }
   void setBusyPoll(bool busyPoll) { busyPoll_.store(busyPoll, std::memory_order_relaxed); }
 
-  // First failure wins; pending operations end with it.
-  void fail(Failure failure);
   // As over TCP after a timeout: what is unsent is dropped, no buffer is touched any more.
   void abort(Failure failure);
-  // Good order. The connection stays failed; the channel is gone.
+  // In good order.
   void close(const char* reason);
 
   // "rank 1 (10.0.0.2:4711)"
   std::string describePeer() const;
 
  private:
+  // Each leads to the next one, and to the last two.
+  enum class State : std::uint8_t { kDormant, kOpen, kConnected, kPeerLeft, kFailed, kClosed };
+
+  void enter(State next);
+  // Enters kPeerLeft, kFailed or kClosed; pending operations end. The first failure stays.
+  void end(State how, Failure failure);
+  // Whether the channel can still give what the peer has sent.
+  bool mayReceive() const { return state_ > State::kDormant && state_ < State::kFailed; }
   void onSendComplete(OperationToken token) noexcept override;
   void onReceiveComplete(OperationToken token, std::size_t length) noexcept override;
   void onMessageAnnounced(MessageKey key, std::size_t length) noexcept override;
@@ -140,6 +149,8 @@ class Connection final : private ChannelObserver {
   Failure postFailed(Operation* operation, OperationToken token, const char* what, const Error& error);
 
   Group& group_;
+  const ConnectMode mode_;
+  State state_ = State::kDormant;
   std::unique_ptr<MessageChannel> channel_;
   std::vector<std::byte> localAddress_;
   ListHook pending_;
@@ -147,10 +158,6 @@ class Connection final : private ChannelObserver {
   std::unique_ptr<RemoteTraffic> remote_;  // null: no put or get yet, of either side
   Failure failure_;
   TimePoint waitingSince_{};  // on demand, until connected: hasPending since then
-  bool dormant_ = false;
-  bool onDemand_ = false;
-  bool connected_ = false;
-  bool peerLeft_ = false;  // it closed or ended, and nothing else has failed: what had arrived can be received
   FailureNotice notice_;
   TimePoint connectBegan_{};
   Failure peersCollectives_;  // why the peer will take part in no collective any more; null: it does

@@ -32,8 +32,8 @@ Connection* Group::connection(int rank) const {
                                                                       : nullptr;
 }
 
-Connection& Group::addConnection(int peerRank, std::chrono::milliseconds timeout) {
-  Connection& connection = connections_.emplace_back(*this, peerRank, timeout);
+Connection& Group::addConnection(int peerRank, std::chrono::milliseconds timeout, ConnectMode mode) {
+  Connection& connection = connections_.emplace_back(*this, peerRank, timeout, mode);
   byRank_.at(static_cast<std::size_t>(peerRank)) = &connection;
   return connection;
 }

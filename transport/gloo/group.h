@@ -54,7 +54,7 @@ class Group {
   Connection* connection(int rank) const;
 
   // Takes the place of an earlier connection to that rank, which lives on.
-  Connection& addConnection(int peerRank, std::chrono::milliseconds timeout);
+  Connection& addConnection(int peerRank, std::chrono::milliseconds timeout, ConnectMode mode);
   OperationPool& operations() { return operations_; }
   // Connections made from now on may be on demand. Once, before the first of them; no exclusive access needed.
   void connectThrough(std::shared_ptr<gloo_version::ContextStore> store);

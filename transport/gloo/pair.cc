@@ -21,11 +21,8 @@ Pair::Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds
     : group_(std::move(group)) {
   Failure failure;
   auto open = [&] {
-    connection_ = &group_->addConnection(peerRank, timeout);
-    if (mode == ConnectMode::kOnDemand) {
-      connection_->sleep();
-      return;
-    }
+    connection_ = &group_->addConnection(peerRank, timeout, mode);
+    if (mode == ConnectMode::kOnDemand) return;
     failure = connection_->open();
     if (!failure) address_ = Address(encodeAddress(connection_->localAddress()), group_->transport().describe());
   };
