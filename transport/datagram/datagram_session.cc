@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 
+#include "transport/base/check.h"
 #include "transport/base/flat_map.h"
 
 namespace gloo_bypass {
@@ -60,6 +61,27 @@ DatagramSession::~DatagramSession() {
   }
 }
 
+void DatagramSession::enter(Stage next) {
+  const auto follows = [this, next] {
+    switch (next) {
+      case Stage::kUnlinked:
+        return false;
+      case Stage::kConnecting:
+        return stage_ == Stage::kUnlinked || stage_ == Stage::kLinkLost;
+      case Stage::kLinkLost:
+      case Stage::kAwaitingRails:
+        return stage_ == Stage::kConnecting;
+      case Stage::kConnected:
+        return stage_ == Stage::kConnecting || stage_ == Stage::kAwaitingRails;
+      case Stage::kLinkDown:
+        return stage_ != Stage::kLinkDown;
+    }
+    return false;
+  };
+  GLOO_BYPASS_CHECK(follows());
+  stage_ = next;
+}
+
 Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   peerName_ = peer.description;
   const auto opened = port_.openLink(peer.portAddress);
@@ -77,6 +99,7 @@ void DatagramSession::connectRail(TimePoint now, std::size_t rail) {
 
 void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort,
                               std::uint64_t remote) {
+  enter(Stage::kConnecting);
   link = opened;
   peerPort_ = peerPort;
   remoteId = remote;
@@ -88,7 +111,7 @@ void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<st
 }
 
 void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
-  const DatagramSession* const unmet = met_ && !connectedHeld_ ? nullptr : unmetWay();
+  const DatagramSession* const unmet = stage_ == Stage::kConnected ? nullptr : connectingPath();
   const bool wasFailed = core.state() == SessionState::kFailed;
   core.handleDatagram(now, datagram);
   markDirty();
@@ -99,13 +122,12 @@ void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> d
 }
 
 // The first of this session's paths that is not connected, if loss on its link can be the reason.
-const DatagramSession* DatagramSession::unmetWay() const {
-  const auto isUnmet = [](const DatagramSession& session) {
-    return session.link && !session.properties_.lossless && !session.met_ &&
-           session.core.state() == SessionState::kConnecting;
+const DatagramSession* DatagramSession::connectingPath() const {
+  const auto connects = [](const DatagramSession& session) {
+    return !session.properties_.lossless && session.core.state() == SessionState::kConnecting;
   };
-  if (isUnmet(*this)) return this;
-  const auto rail = std::find_if(rails_.begin(), rails_.end(), [&](const auto* one) { return isUnmet(*one); });
+  if (connects(*this)) return this;
+  const auto rail = std::find_if(rails_.begin(), rails_.end(), [&](const auto* one) { return connects(*one); });
   return rail == rails_.end() ? nullptr : *rail;
 }
 
@@ -118,7 +140,7 @@ void DatagramSession::wakeOthers() {
 }
 
 bool DatagramSession::railsMet() const {
-  return railsDue_ == 0 && std::all_of(rails_.begin(), rails_.end(), [](const auto* rail) { return rail->met_; });
+  return railsDue_ == 0 && std::all_of(rails_.begin(), rails_.end(), [](const auto* rail) { return rail->met(); });
 }
 
 // The peer's first datagram shows that packets arrive; its answer to ours shows that they leave too.
@@ -156,31 +178,33 @@ void DatagramSession::warnOfSilence(TimePoint now) const {
 }
 
 ChannelState DatagramSession::state() const {
-  return connectedHeld_ && core.state() == SessionState::kEstablished ? ChannelState::kConnecting
-                                                                      : channelState(core.state());
+  const bool awaitsRails = stage_ == Stage::kAwaitingRails && core.state() == SessionState::kEstablished;
+  return awaitsRails ? ChannelState::kConnecting : channelState(core.state());
 }
 
 bool DatagramSession::finished() const {
   const SessionState state = core.state();
-  return core.drained() || (linkDown_ && (state == SessionState::kClosed || state == SessionState::kFailed));
+  return core.drained() ||
+         (stage_ == Stage::kLinkDown && (state == SessionState::kClosed || state == SessionState::kFailed));
 }
 
 // A peer closes a link that no session of its own uses. If one of ours is just connecting on it, the peer's session has
 // not connected yet and will use the next link; ours can only have sent a Hello, which it repeats.
 void DatagramSession::onLinkDown(TimePoint now, const Error& error) {
+  if (!canTransmit()) return;  // it had ended before
   const SessionState state = core.state();
-  const bool connects = state == SessionState::kConnecting || (state == SessionState::kClosing && !met_);
+  const bool connects = state == SessionState::kConnecting || (state == SessionState::kClosing && !met());
   if (error.code != ErrorCode::kPeerClosed || !connects) return failLink(error);
-  linkLost_ = true;
+  enter(Stage::kLinkLost);
   opensAgainAt_ = now + nextPause_;
   nextPause_ = std::clamp<Duration>(2 * nextPause_, kShortestPause, kLongestPause);
   markDirty();
 }
 
 void DatagramSession::openLinkAgain() {
-  linkLost_ = false;
   const auto opened = port_.openLink(peerPort_);
   if (!opened) return failLink(opened.error());
+  enter(Stage::kConnecting);
   link = opened.value();
   const LinkProperties begunWith = std::exchange(properties_, port_.linkProperties(*link));
   // The session's settings and its Hello depend on the properties of the link that it began with.
@@ -195,19 +219,21 @@ void DatagramSession::failLink(const Error& error) {
   Error named = error;
   named.message = fmt::format("{}: {}", peerName_, error.message);
   core.fail(named);
-  linkDown_ = true;
+  enter(Stage::kLinkDown);
   markDirty();
 }
 
 bool DatagramSession::tellEvents() {
-  met_ = met_ || core.state() == SessionState::kEstablished;
   SessionEvent event;
   bool any = false;
   // Reported last: an observer that learns of a message may receive it, and that receive must complete first.
   std::optional<SessionState> end;
   while (core.pollEvent(&event)) {
     any = true;
-    if (event.type == SessionEvent::Type::kStateChange) onRailStateChange();
+    if (event.type == SessionEvent::Type::kStateChange) {
+      onStateChange(event.state);
+      if (event.state != SessionState::kEstablished) end = event.state;
+    }
     if (observer_ == nullptr) continue;
     switch (event.type) {
       case SessionEvent::Type::kSendComplete:
@@ -220,44 +246,47 @@ bool DatagramSession::tellEvents() {
         observer_->onMessageAnnounced(event.key, event.length);
         break;
       case SessionEvent::Type::kStateChange:
-        if (event.state == SessionState::kEstablished) {
-          tellStateChange(event.state);
-        } else {
-          end = event.state;
-        }
         break;
     }
   }
-  if (!end && connectedHeld_ && railsMet()) {
+  if (!end && stage_ == Stage::kAwaitingRails && railsMet()) {
     any = true;
-    tellStateChange(SessionState::kEstablished);
+    tellConnected();
   }
-  if (end && observer_ != nullptr) tellStateChange(*end);
+  if (end && observer_ != nullptr) tellEnd(*end);
   return any;
 }
 
-void DatagramSession::tellStateChange(SessionState state) {
-  // An observer that learns of an end takes back buffers that were lent to the port in this turn.
-  if (state != SessionState::kEstablished) port_.wakePeers();
-  if (state == SessionState::kEstablished && !railsMet()) {
-    connectedHeld_ = true;
-    return;
+void DatagramSession::onStateChange(SessionState state) {
+  if (state == SessionState::kEstablished) {
+    if (railsMet()) {
+      tellConnected();
+    } else if (stage_ == Stage::kConnecting) {
+      enter(Stage::kAwaitingRails);
+    }
   }
-  const bool held = std::exchange(connectedHeld_, false);
-  // All rails of the peer had connected to ours.
-  if (held && state == SessionState::kPeerClosed) observer_->onStateChange(ChannelState::kConnected);
+  if (lead_ == nullptr) return;
+  if (core.state() == SessionState::kFailed) failLead();
+  lead_->markDirty();
+}
+
+void DatagramSession::tellConnected() {
+  if (stage_ != Stage::kLinkDown) enter(Stage::kConnected);  // else the end is told next
+  if (observer_ != nullptr) observer_->onStateChange(ChannelState::kConnected);
+}
+
+void DatagramSession::tellEnd(SessionState state) {
+  port_.wakePeers();  // whoever hears of an end takes buffers back that the port was lent in this turn
+  // A peer that closed in good order had met all of our rails.
+  if (state == SessionState::kPeerClosed && stage_ == Stage::kAwaitingRails) tellConnected();
   if (observer_ != nullptr) observer_->onStateChange(channelState(state));
 }
 
-void DatagramSession::onRailStateChange() {
-  if (lead_ == nullptr) return;
-  if (core.state() == SessionState::kFailed) {
-    Error error = core.error();
-    const std::string way = link ? port_.describeLink(*link) : "";
-    if (error.message.find(way) == std::string::npos) error.message += fmt::format(" ({})", way);
-    lead_->core.fail(error, /*tellPeer=*/true);
-  }
-  lead_->markDirty();
+void DatagramSession::failLead() {
+  Error error = core.error();
+  const std::string path = link ? port_.describeLink(*link) : "";
+  if (error.message.find(path) == std::string::npos) error.message += fmt::format(" ({})", path);
+  lead_->core.fail(error, /*tellPeer=*/true);
 }
 
 }  // namespace gloo_bypass

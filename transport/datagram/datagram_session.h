@@ -60,12 +60,12 @@ class DatagramSession final : public ChannelSession {
   // The link has ended.
   void onLinkDown(TimePoint now, const Error& error);
   // When to call openLinkAgain(): the peer ended the link before this session had connected. kNever: the link stands.
-  TimePoint opensLinkAgainAt() const { return linkLost_ ? opensAgainAt_ : kNever; }
+  TimePoint opensLinkAgainAt() const { return stage_ == Stage::kLinkLost ? opensAgainAt_ : kNever; }
   // Fails if the port opens no link, or one of another kind.
   void openLinkAgain();
   // Notifies the observer. True if there was anything to report.
   bool tellEvents();
-  bool canTransmit() const { return link && !linkDown_ && !linkLost_; }
+  bool canTransmit() const { return stage_ == Stage::kConnecting || met(); }
   std::size_t transmitBurst() const { return properties_.transmitBurst; }
 
   Session core;
@@ -75,11 +75,17 @@ class DatagramSession final : public ChannelSession {
   TimePoint transmitFrom{};     // the port was full: wait until then
 
  private:
+  enum class Stage : std::uint8_t { kUnlinked, kConnecting, kLinkLost, kAwaitingRails, kConnected, kLinkDown };
+
+  void enter(Stage next);
+  bool met() const { return stage_ == Stage::kAwaitingRails || stage_ == Stage::kConnected; }
   void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
   bool railsMet() const;
-  const DatagramSession* unmetWay() const;
-  void tellStateChange(SessionState state);
-  void onRailStateChange();
+  const DatagramSession* connectingPath() const;
+  void onStateChange(SessionState state);
+  void tellConnected();
+  void tellEnd(SessionState state);
+  void failLead();
   void failLink(const Error& error);
   std::string whatIsBlocked() const;
   void warnOfSilence(TimePoint now) const;
@@ -88,15 +94,12 @@ class DatagramSession final : public ChannelSession {
   LinkProperties properties_;        // of `link`, when it was opened
   std::vector<std::byte> peerPort_;  // of the peer; valid with `link`
   TimePoint connectingSince_{};      // valid with `link`
-  bool met_ = false;                 // has been established once
-  bool linkLost_ = false;
-  TimePoint opensAgainAt_{};  // with linkLost_
-  Duration nextPause_{0};     // how long to wait before the next reopening
-  bool linkDown_ = false;
-  DatagramSession* lead_ = nullptr;      // for a rail, while its lead lives
-  std::vector<DatagramSession*> rails_;  // for a lead
+  Stage stage_ = Stage::kUnlinked;
+  TimePoint opensAgainAt_{};             // in kLinkLost
+  Duration nextPause_{0};                // before the link is opened again after the next loss
+  DatagramSession* lead_ = nullptr;      // of a rail, while it lives
+  std::vector<DatagramSession*> rails_;  // of a lead
   std::size_t railsDue_ = 0;
-  bool connectedHeld_ = false;  // established, but some rail is not
 };
 
 }  // namespace gloo_bypass
