@@ -55,7 +55,6 @@ class StepWindows {
   // At the capture's end.
   void finish();
 
-  bool anyMarker() const { return counters_.markers > 0; }
   // Complete ones, and those without an end, as they began.
   const std::vector<StepWindow>& steps() const { return steps_; }
   // (direction, bytes), of the steps in turn.
