@@ -1,8 +1,8 @@
 // A frame that has its number already and no longer fits the path: sent in pieces, and put together again. Pure.
 //
-// A number stands for its frame's bytes: had a part of them taken it over, the frame as it was first sent could still
-// arrive, and an acknowledgement would not say which of the two it is for. So the receiver gathers all of the frame
-// (its symbol, repair/frame_symbol.h) before anything of it counts as arrived.
+// A number stands for all of its frame's bytes. If a part took the number over, the frame as it was first sent could
+// still arrive, and an acknowledgement would not say which of the two it means. So the receiver gathers the whole frame
+// (its symbol, repair/frame_symbol.h) before it counts as arrived.
 #pragma once
 
 #include <array>
@@ -48,9 +48,8 @@ class PieceSender {
   std::vector<std::byte> symbol_;
 };
 
-// The receiver's side. Memory: kMaxFrames frames, 1 MiB; where there are more the one begun first is forgotten, and
-// arrives when it is retransmitted. A frame's small pieces are gathered apart from its others, of which some may be
-// late.
+// The receiver's side. Memory: kMaxFrames frames, 1 MiB; beyond that the oldest is forgotten, and arrives when it is
+// retransmitted. A frame's small pieces are gathered apart from its usual ones, since some of those may be late.
 class PieceGatherer {
  public:
   static constexpr std::size_t kMaxFrames = 16;
@@ -64,7 +63,7 @@ class PieceGatherer {
 
  private:
   static constexpr std::size_t kMaxPieces = wire::kMaxDatagramBytes / wire::kSmallPieceBytes + 1;
-  static_assert(kMaxPieces <= 256);  // of which the number has 8 bits
+  static_assert(kMaxPieces <= 256);  // a piece's number has 8 bits
   struct Frame {
     std::uint64_t sequence = 0;
     bool small = false;

@@ -17,22 +17,23 @@ namespace gloo_bypass {
 
 class LossDetector {
  public:
-  // By time a covered frame is lost this share of the round trip later than another: so long may its block stay open.
+  // A covered frame counts as lost by time this share of the round trip later than another: its block may stay open for
+  // that long.
   static constexpr int kBlockShare = 8;
 
   // Marks what is lost; returns its bytes. Sets deadline() where time alone will decide the next one.
   std::size_t detect(TimePoint now, const RtoEstimator& rtt, SendScoreboard* board);
   TimePoint deadline() const { return deadline_; }
-  // A datagram of any type that was sent at `sentAt` has arrived, and the peer has acknowledged all else that had
-  // arrived by then. False: that was known.
+  // A datagram of any type, sent at `sentAt`, has arrived, and the peer has acknowledged everything that had arrived by
+  // then. False: this was known.
   bool onArrivalOf(TimePoint sentAt);
   // A frame declared lost had arrived after all. At most one step a round trip.
   void onSpuriousLoss(TimePoint now, const RtoEstimator& rtt);
   void reset() { deadline_ = kNever; }
-  // Frames that were lost in total, and those of them that were although repair frames covered them.
+  // All frames that were lost, and those that were lost although repair frames covered them.
   std::uint64_t lostFrames() const { return lostFrames_; }
   std::uint64_t unrepairedFrames() const { return unrepairedFrames_; }
-  // The largest datagram of a frame lost since this was last called that had been sent more than once; 0: none.
+  // The largest datagram among the frames that were lost more than once since the last call; 0: none.
   std::size_t takeLostAgain() { return std::exchange(lostAgain_, 0); }
   std::uint64_t orderThreshold() const { return orderThreshold_; }
 

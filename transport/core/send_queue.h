@@ -57,8 +57,8 @@ class SendQueue {
   void markLossless() { config_.losslessLink = true; }
   void post(const SendRequest& request);
   enum class Cancel : std::uint8_t { kUnknown, kGoesOn, kDone, kWithdraw, kPartlySent };
-  // kGoesOn: a copy, and nobody is told when it is complete; what has partly gone out is copied now. kPartlySent: it is
-  // too long for that. kWithdraw: the caller must send kWithdraw for `*id`.
+  // kGoesOn: the send goes on as a copy, without a completion; a send that has partly gone out is copied now.
+  // kPartlySent: it is too long for that. kWithdraw: the caller must send kWithdraw for `*id`.
   Cancel cancel(OperationToken token, std::uint64_t* id);
 
   // From the peer. onGrant false: no such message was ever announced.
@@ -126,7 +126,7 @@ class SendQueue {
     State state = State::kFree;
     bool copied = false;     // the user's buffer is not read any more
     bool confirmed = false;  // SendRequest::confirmed
-    bool completed = false;  // the event was given to the user, or is not wanted
+    bool completed = false;  // the user has had the event, or cancelled the send
     bool granted = false;
   };
   struct Reference {

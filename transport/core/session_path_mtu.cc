@@ -1,4 +1,4 @@
-// How large a datagram the path carries (path_probe.h), and what becomes of frames that are larger.
+// How large a datagram the path carries (path_probe.h), and how larger frames are sent in pieces.
 #include <algorithm>
 #include <string>
 

@@ -134,7 +134,7 @@ void Session::handleHello(TimePoint now, const wire::ParsedPacket& packet) {
   }
   const bool seen = (packet.header.flags & wire::kFlagHelloSeen) != 0;
   if (state_ == SessionState::kFailed || state_ == SessionState::kClosed) {
-    // A peer whose settings cannot talk to ours must learn it as well.
+    // The peer must learn, too, that its settings do not go with ours.
     if (!seen && error_.code == ErrorCode::kConfiguration) handshake_.makeDue();
     return;
   }
@@ -168,8 +168,8 @@ void Session::handleEcho(TimePoint now, const wire::PacketHeader& header) {
   if (path_.rttHistogram != nullptr) path_.rttHistogram->add(rtt);
 }
 
-// The echo tells when the newest datagram that arrived was sent. True: it is news, and all that the peer has is told
-// with it.
+// The echo says when the newest datagram that arrived was sent. True: that is new, and the acknowledgement reports
+// everything that the peer has.
 bool Session::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet) {
   const wire::PacketHeader& header = packet.header;
   if (config_.losslessLink || (header.flags & wire::kFlagEcho) == 0) return false;
@@ -185,7 +185,7 @@ bool Session::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet)
   return losses_.onArrivalOf(TimePoint(Duration(sentTick * wire::kTickNanoseconds)));
 }
 
-// Acknowledges what of [begin, end) is not yet; false: never sent.
+// Acknowledges those of [begin, end) that are not acknowledged yet. False: the range was never sent.
 bool Session::acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end,
                                const wire::PacketHeader& header) {
   if (end > board_.next() || begin > end) return false;

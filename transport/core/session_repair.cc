@@ -207,7 +207,7 @@ void Session::handleCovered(TimePoint now, const wire::ParsedPacket& packet) {
     return;
   }
   if (!acks_.hasArrived(sequence)) return;  // outside the window
-  // Of a type whose body means nothing it may be of any length.
+  // Types without a meaningful body may have one of any length.
   if (packet.body.size() > FrameSymbol::kMaxBodyBytes)
     return violate("the peer sent a frame that no repair frame can cover");
   const FrameSymbol symbol{packet.header.type, packet.header.payloadCrc, packet.body, packet.payload};

@@ -271,7 +271,7 @@ void DatagramSession::onStateChange(SessionState state) {
 }
 
 void DatagramSession::tellConnected() {
-  if (stage_ != Stage::kLinkDown) enter(Stage::kConnected);  // else the end is told next
+  if (stage_ != Stage::kLinkDown) enter(Stage::kConnected);  // else tellEnd() follows
   if (observer_ != nullptr) observer_->onStateChange(ChannelState::kConnected);
 }
 

@@ -19,10 +19,10 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// The store is asked in slices: a pair that is used meanwhile waits for the end of one. Stores answer as soon as the
-// key is set, so a longer slice costs the waiting pair nothing; it spares the store questions by pairs that wait long.
+// The thread waits for the store in slices: a pair that is first used meanwhile waits until one ends. Stores answer as
+// soon as the key is set, so a longer slice does not delay the pair that waits, and asks the store less often.
 constexpr milliseconds kFirstSlice{20}, kLongestSlice{100};
-// A counter is asked again and again: often while the peer is probably about to use the pair too.
+// A counter must be polled: often while the peer is probably about to use the pair too.
 constexpr milliseconds kFirstPause{1}, kLaterPause{10};
 constexpr milliseconds kAtOnce{50}, kSoon{1000};  // ages of the youngest pair that waits
 

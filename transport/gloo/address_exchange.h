@@ -10,9 +10,9 @@
 // Both ranks do the same, whoever is first, so it does not matter who is. The key appears once the peer has used its
 // side: what is posted before waits in the channel.
 //
-// Thread: one of its own while a pair waits for its peer; none otherwise. The store is asked from it alone, without
-// exclusive access, so a slow store delays nobody but the pair it is asked for.
-// Errors: a store that does not answer counts as a peer that has not come; its last error is named.
+// Thread: one of its own while a pair waits for its peer; none otherwise. Only this thread queries the store, without
+// exclusive access, so a slow store delays only the pair that needs it.
+// Errors: a store that does not answer counts as a peer that has not come; the error names what the store said last.
 #pragma once
 
 #include <chrono>

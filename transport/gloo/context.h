@@ -20,8 +20,8 @@ class Context final : public gloo_version::Context, public std::enable_shared_fr
 
   // The pair is connected by hand, on a lazy device too.
   std::unique_ptr<::gloo::transport::Pair>& createPair(int rank) override;
-  // Instead of createPair and connect: makes all pairs, of which each connects with its first use. False, and nothing
-  // done: the device is not a lazy one. Where Gloo's contexts can keep a store, connectFullMesh comes here.
+  // Instead of createPair and connect: makes all pairs; each connects with its first use. False, and nothing done: the
+  // device is not a lazy one. Where Gloo's contexts can keep a store, connectFullMesh comes here.
   bool connectOnDemand(std::shared_ptr<gloo_version::ContextStore> store) override;
   std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* ptr, std::size_t size) override;
   std::unique_ptr<gloo_version::RemoteKey> deserializeRemoteKey(const std::string& serialized) override;

@@ -1,4 +1,4 @@
-// The buffers of one context whose remote keys were given out: what peers may read and write. Belongs to its group.
+// The buffers of one context that have given out remote keys: what peers may read and write. Belongs to its group.
 //
 //   expose -> region --conceal--> served to nobody new; what is under way may end --forget--> gone
 //

@@ -61,8 +61,8 @@ class Group {
   // Only where connections are on demand.
   AddressExchange& addressExchange() const { return *addressExchange_; }
 
-  // Posts a receive from that of `sources` whose message has waited longest, or keeps it until one comes. Null: it is
-  // on its way. A use of every source's connection.
+  // Posts a receive for the longest waiting message of `sources`, or keeps the receive until a message comes. Null: it
+  // is on its way. A use of every source's connection.
   Failure receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length,
                          std::vector<int> sources);
   // `connection` may have an unbound message for which nothing is posted: gives it a waiting receive, if there is one.
@@ -83,19 +83,20 @@ class Group {
   // Fails and aborts every connection: an operation of this context timed out.
   void failAll(const Failure& failure);
 
-  // Waits for unbound buffers never sleep: a pair was told so by setSync. Any thread, no exclusive access needed.
+  // A pair's setSync has asked that waits for unbound buffers never sleep. Any thread, no exclusive access needed.
   bool busyPoll() const { return busyPoll_.load(std::memory_order_relaxed); }
   void setBusyPoll() { busyPoll_.store(true, std::memory_order_relaxed); }
 
-  // This rank cannot complete a collective: tells all that it is or gets connected to. Once; the first reason stays.
+  // This rank cannot complete a collective: tells every rank that it is or will be connected to. Once; the first reason
+  // stays.
   void collectiveFailed(const Failure& why);
   // What to tell the others; null: none has failed.
   const Failure& failedCollective() const { return failedCollective_; }
-  // A peer has told this rank, whose own collective fails for it: the first cause is what others are told.
+  // A peer has said that its collective failed, so this rank's fails too. The others hear the first cause.
   void heardOfFailedCollective(const std::string& cause);
 
  private:
-  // Of `sources`, the connection whose unmatched message of the slot is the oldest; null: none has one.
+  // The connection of `sources` with the oldest unmatched message of the slot; null: none has one.
   Connection* longestUnmatched(const std::vector<int>& sources, std::uint64_t slot) const;
   // Null while some source may still send.
   Failure failureOfSources(const std::vector<int>& sources) const;

@@ -45,8 +45,7 @@ void Pair::connect(const std::vector<char>& bytes) {
 
 void Pair::waitUntilConnected() {
   Failure failure;
-  // A peer that connects, does its work and ends before this thread looks has been met: its absence is told at the next
-  // use.
+  // A peer may connect, do its work and end before this thread looks: it was met, and the next use fails.
   auto arrived = [&] {
     const bool met = connection_->hasMet();
     failure = met ? nullptr : connection_->failure();

@@ -66,7 +66,7 @@ inline constexpr std::size_t kMaxRemoteMessageBytes = kRemoteHeaderBytes + kInli
 inline constexpr std::size_t kMaxRemoteOperations = 64;
 
 std::vector<std::byte> encodeRemoteMessage(const RemoteMessage& message, std::span<const std::byte> payload);
-// Hostile bytes. Nothing: no correct peer sends this. The payload, whose length fits the header, is what follows it.
+// Hostile bytes. Nothing: no correct peer sends this. The payload follows the header, and has the length that fits it.
 std::optional<RemoteMessage> decodeRemoteMessage(std::span<const std::byte> bytes);
 
 // The messages themselves, and the data of long operations.

@@ -17,9 +17,9 @@ using ::gloo::MakeString;
 
 namespace {
 
-// A send that nobody waited for may stand between its last byte and its acknowledgement; longer it is not wanted.
+// How long the destructor waits for unacknowledged sends.
 constexpr auto kSendLinger = std::chrono::milliseconds(100);
-// So long may a put or get of a peer go on when the buffer is destroyed.
+// Grace period for a peer's put or get when the buffer is destroyed.
 constexpr auto kServiceLinger = std::chrono::milliseconds(100);
 
 }  // namespace

@@ -10,15 +10,15 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// SoftRoCE has one place more than it is asked for, and makes the number a power of two: of 256 it would make 512.
+// SoftRoCE adds one place to the number requested, and rounds up to a power of two: 256 would become 512.
 constexpr unsigned kSendDepth = 255;
 // One for data, one that may stand unconfirmed, and one for the frame that confirms.
 constexpr unsigned kMinCredits = 3;
 constexpr unsigned kInlineBytes = 220;  // a frame with a few elements
 constexpr auto kLinger = std::chrono::seconds(3);
-// The peer has said goodbye: so long its adapter may take to hear that we heard.
+// After the peer's goodbye: how long its adapter may take to receive our answer.
 constexpr auto kShortLinger = std::chrono::milliseconds(50);
-// A large message that nobody waited for may stand between its last byte and the peer's word for it.
+// How long to wait for a large message until the peer confirms its READ.
 constexpr auto kLargeLinger = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -40,8 +40,8 @@ Status RdmaSession::open() {
   }
   const auto requests = static_cast<unsigned>(std::max(2, device_.rails[0]->limits().max_qp_wr));
   credits_ = std::min(config.credits, requests);
-  // Under way are no more frames than the peer has credits, and beside them those whose completion was not asked for. A
-  // place of SoftRoCE's is 512 bytes, of each connection.
+  // There are never more frames under way than the peer has given credits, and those that need no completion. In
+  // SoftRoCE a place takes 512 bytes, for each connection.
   sendDepth_ = std::min({kSendDepth, requests, 4 * credits_ - 1});
   for (auto& queues : device_.rails) {
     const bool first = reads_.empty();

@@ -30,7 +30,8 @@ constexpr int kFullPipeRounds = 3;
 constexpr double kLossThreshold = 0.08;
 constexpr double kLossMinDatagrams = 8;
 constexpr double kLossReduction = 0.7;  // [BBR2] BBRBeta
-// A round whose smallest round trip is over this much of the minimum stood in a queue: only then is loss congestion.
+// If a round's smallest round trip exceeds the minimum by this factor, it stood in a queue: only then is loss
+// congestion.
 constexpr double kQueuedRttFactor = 1.05;
 constexpr double kMaxNoiseLoss = 0.4;
 constexpr Duration kMinRttExpiry = std::chrono::seconds(5);

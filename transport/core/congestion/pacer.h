@@ -24,8 +24,7 @@ class Pacer {
   void setRate(double bytesPerSecond, std::size_t datagramBytes);
   // How much of the time in which it could not run a sender makes up for.
   void setLateness(Duration most) { lateness_ = most; }
-  // From now on, until it is said otherwise: whether there is something to send that only pacing, or a wait for a core,
-  // holds back.
+  // Until the next call: whether only pacing, or a wait for a core, holds back what there is to send.
   void setBacklogged(bool backlogged) { backlogged_ = backlogged; }
   // The next datagram may go at this time or later; a time in the past means now.
   TimePoint releaseTime() const { return next_ - tolerance_; }

@@ -86,8 +86,8 @@ Duration Swift::targetDelay() const {
   return minRtt_ + minRtt_ / 2 + hostDelay_ + Duration(static_cast<Duration::rep>(scaling));
 }
 
-// The session's minimum goes back to the handshake, before this flow and, in a job whose ranks all connect first, most
-// others had filled a queue. After a change of path it is history.
+// The session's minimum goes back to the handshake, when neither this flow nor, in a job that connects all ranks first,
+// most others had filled a queue. After a change of path it is out of date.
 void Swift::updateMinimalRtt(const AckSample& sample) {
   const Duration rtt = sample.rtt;
   if (minRtt_ == Duration{0} || rtt < minRtt_) minRtt_ = rtt;
