@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "transport/base/byte_order.h"
+#include "transport/base/fields.h"
 
 namespace gloo_bypass::adapter {
 namespace {
@@ -56,11 +56,8 @@ std::vector<std::byte> encodeRemoteMessage(const RemoteMessage& message, std::sp
   bytes[0] = static_cast<std::byte>(message.type);
   bytes[1] = static_cast<std::byte>(kVersion);
   bytes[2] = static_cast<std::byte>(message.refusal);
-  storeLittle(bytes.data() + 8, message.operation);
-  storeLittle(bytes.data() + 16, message.context);
-  storeLittle(bytes.data() + 24, message.region);
-  storeLittle(bytes.data() + 32, message.offset);
-  storeLittle(bytes.data() + 40, message.length);
+  FieldWriter writer(bytes.data() + 8);
+  writer(message.operation, message.context, message.region, message.offset, message.length);
   std::copy(payload.begin(), payload.end(), bytes.begin() + kRemoteHeaderBytes);
   return bytes;
 }
@@ -73,11 +70,8 @@ std::optional<RemoteMessage> decodeRemoteMessage(std::span<const std::byte> byte
   RemoteMessage message;
   message.type = static_cast<RemoteMessageType>(bytes[0]);
   message.refusal = static_cast<RemoteRefusal>(bytes[2]);
-  message.operation = loadLittle<std::uint64_t>(bytes.data() + 8);
-  message.context = loadLittle<std::uint64_t>(bytes.data() + 16);
-  message.region = loadLittle<std::uint64_t>(bytes.data() + 24);
-  message.offset = loadLittle<std::uint64_t>(bytes.data() + 32);
-  message.length = loadLittle<std::uint64_t>(bytes.data() + 40);
+  FieldReader reader(bytes.data() + 8);
+  reader(message.operation, message.context, message.region, message.offset, message.length);
   if (!fieldsFit(message, bytes.size() - kRemoteHeaderBytes)) return std::nullopt;
   return message;
 }

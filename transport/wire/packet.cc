@@ -5,16 +5,15 @@
 
 #include "transport/base/byte_order.h"
 #include "transport/base/check.h"
+#include "transport/base/fields.h"
 #include "transport/wire/crc32c.h"
 
 namespace gloo_bypass::wire {
 namespace {
 
 // Offsets within the common header; the table is in packet.h.
-constexpr std::size_t kAtVersion = 2, kAtType = 3, kAtCrc = 4, kAtReceiver = 8, kAtFlags = 16, kAtRanges = 17,
-                      kAtHeaderLength = 18, kAtPayloadCrc = 20, kAtSequence = 24, kAtAcknowledged = 28,
-                      kAtTimestamp = 32, kAtEcho = 36, kAtEchoDelay = 40, kAtMessageLimit = 44, kAtByteLimit = 48;
-static_assert(kAtByteLimit + 8 == kCommonHeaderBytes && kAtMessageLimit == kShortHeaderBytes);
+constexpr std::size_t kAtVersion = 2, kAtType = 3, kAtCrc = 4, kAtReceiver = 8, kAtRanges = 17, kAtHeaderLength = 18,
+                      kAtPayloadCrc = 20;
 // Every datagram has kCommonHeaderBytes.
 static_assert(dataHeaderBytes(FrameType::kChunk) >= kCommonHeaderBytes);
 static_assert(dataHeaderBytes(FrameType::kData) + kMaxPaddingBytes < kMinDatagramBytes);
@@ -25,22 +24,44 @@ std::uint32_t headerChecksum(const std::byte* header, std::size_t length) {
   return crc32c({header + kAtReceiver, length - kAtReceiver}, first);
 }
 
-void loadCommon(const std::byte* p, PacketHeader* header) {
-  header->version = loadLittle<std::uint8_t>(p + kAtVersion);
-  header->type = static_cast<FrameType>(loadLittle<std::uint8_t>(p + kAtType));
-  header->receiverId = loadLittle<std::uint64_t>(p + kAtReceiver);
-  header->flags = loadLittle<std::uint8_t>(p + kAtFlags);
-  header->payloadCrc = loadLittle<std::uint32_t>(p + kAtPayloadCrc);
-  header->sequence = loadLittle<std::uint32_t>(p + kAtSequence);
-  header->acknowledged = loadLittle<std::uint32_t>(p + kAtAcknowledged);
-  header->timestamp = loadLittle<std::uint32_t>(p + kAtTimestamp);
-  header->timestampEcho = loadLittle<std::uint32_t>(p + kAtEcho);
-  header->echoDelay = loadLittle<std::uint32_t>(p + kAtEchoDelay);
-  header->messageLimit = 0;
-  header->byteLimit = 0;
-  if (isChunk(header->type)) return;
-  header->messageLimit = loadLittle<std::uint32_t>(p + kAtMessageLimit);
-  header->byteLimit = loadLittle<std::uint64_t>(p + kAtByteLimit);
+// The fields in their order on the wire, for both directions; the tables are in packet.h.
+constexpr auto kCommonFields = [](auto& fields, auto& h) {
+  fields(h.version, h.type);
+  fields.skip(kAtReceiver - kAtCrc);
+  fields(h.receiverId, h.flags);
+  fields.skip(kAtPayloadCrc - kAtRanges);
+  fields(h.payloadCrc, h.sequence, h.acknowledged, h.timestamp, h.timestampEcho, h.echoDelay);
+  if (!isChunk(h.type)) fields(h.messageLimit, h.byteLimit);
+};
+constexpr auto kMessageFields = [](auto& fields, auto& m) {
+  fields(m.id, m.tag, m.totalLength, m.remoteOffset, m.chunkOffset, m.chunkLength, m.kind, m.flags);
+};
+constexpr auto kChunkFields = [](auto& fields, auto& c) { fields(c.id, c.offset); };
+constexpr auto kRepairFields = [](auto& fields, auto& r) {
+  fields(r.firstSequence, r.sources, r.index, r.repairs);
+  fields.skip(1);
+};
+constexpr auto kPieceFields = [](auto& fields, auto& p) { fields(p.sequence, p.symbolBytes, p.index, p.small); };
+constexpr auto kHelloFields = [](auto& fields, auto& h) {
+  fields(h.senderId, h.rendezvousBytes, h.maxBufferBytes, h.initialSequence, h.maxDatagramBytes, h.lossless,
+         h.payloadChecksum, h.capabilities);
+  fields.skip(5);
+};
+constexpr auto kValueField = [](auto& fields, auto& value) { fields(value); };
+static_assert(kAtVersion + fieldBytes<PacketHeader>(kCommonFields) == kCommonHeaderBytes);
+static_assert(fieldBytes<MessageHeader>(kMessageFields) == kMessageHeaderBytes);
+static_assert(fieldBytes<ChunkHeader>(kChunkFields) == kChunkHeaderBytes);
+static_assert(fieldBytes<RepairHeader>(kRepairFields) == kRepairHeaderBytes);
+static_assert(fieldBytes<PieceHeader>(kPieceFields) == kPieceHeaderBytes);
+static_assert(fieldBytes<Hello>(kHelloFields) == kHelloBytes);
+
+// False: the body has another length.
+template <typename List, typename Structure>
+bool decode(std::span<const std::byte> body, const List& list, Structure* out) {
+  if (body.size() != fieldBytes<Structure>(list)) return false;
+  FieldReader reader(body.data());
+  list(reader, *out);
+  return true;
 }
 
 }  // namespace
@@ -67,7 +88,10 @@ ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) 
   }
   std::memcpy(p + kCommonHeaderBytes, datagram.data() + kCommonHeaderBytes, headerBytes - kCommonHeaderBytes);
   if (headerChecksum(p, headerBytes) != loadLittle<std::uint32_t>(p + kAtCrc)) return ParseResult::kCorrupted;
-  loadCommon(p, &out->header);
+  FieldReader reader(p + kAtVersion);
+  out->header.messageLimit = 0;
+  out->header.byteLimit = 0;
+  kCommonFields(reader, out->header);
   if (out->header.version != kWireVersion) return ParseResult::kOtherVersion;
   const std::size_t sackBytes = 8 * std::size_t{loadLittle<std::uint8_t>(p + kAtRanges)};
   const std::size_t commonLength = commonBytes(out->header.type);
@@ -84,99 +108,29 @@ ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) 
 }
 
 bool decodeMessageHeader(std::span<const std::byte> body, MessageHeader* out) {
-  if (body.size() < kMessageHeaderBytes || body.size() > kMessageHeaderBytes + kMaxPaddingBytes) return false;
-  const std::byte* p = body.data();
-  out->id = loadLittle<std::uint64_t>(p);
-  out->tag = loadLittle<std::uint64_t>(p + 8);
-  out->totalLength = loadLittle<std::uint64_t>(p + 16);
-  out->remoteOffset = loadLittle<std::uint64_t>(p + 24);
-  out->chunkOffset = loadLittle<std::uint64_t>(p + 32);
-  out->chunkLength = loadLittle<std::uint16_t>(p + 40);
-  out->kind = loadLittle<std::uint8_t>(p + 42);
-  out->flags = loadLittle<std::uint8_t>(p + 43);
-  return true;
+  if (body.size() > kMessageHeaderBytes + kMaxPaddingBytes) return false;
+  return decode(body.first(std::min(body.size(), kMessageHeaderBytes)), kMessageFields, out);
 }
-
-bool decodeChunkHeader(std::span<const std::byte> body, ChunkHeader* out) {
-  if (body.size() != kChunkHeaderBytes) return false;
-  out->id = loadLittle<std::uint64_t>(body.data());
-  out->offset = loadLittle<std::uint64_t>(body.data() + 8);
-  return true;
-}
-
-bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out) {
-  if (body.size() != 8) return false;
-  *out = loadLittle<std::uint64_t>(body.data());
-  return true;
-}
-
-bool decodeSize(std::span<const std::byte> body, std::uint16_t* out) {
-  if (body.size() != 2) return false;
-  *out = loadLittle<std::uint16_t>(body.data());
-  return true;
-}
-
-bool decodeReason(std::span<const std::byte> body, std::uint32_t* out) {
-  if (body.size() != 4) return false;
-  *out = loadLittle<std::uint32_t>(body.data());
-  return true;
-}
-
+bool decodeChunkHeader(std::span<const std::byte> body, ChunkHeader* out) { return decode(body, kChunkFields, out); }
+bool decodeNumber(std::span<const std::byte> body, std::uint64_t* out) { return decode(body, kValueField, out); }
+bool decodeSize(std::span<const std::byte> body, std::uint16_t* out) { return decode(body, kValueField, out); }
+bool decodeReason(std::span<const std::byte> body, std::uint32_t* out) { return decode(body, kValueField, out); }
 bool decodeRecovered(std::span<const std::byte> body, std::uint32_t* out) {
   *out = 0;
-  return body.empty() || decodeReason(body, out);
+  return body.empty() || decode(body, kValueField, out);
 }
-
-bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out) {
-  if (body.size() != kRepairHeaderBytes) return false;
-  out->firstSequence = loadLittle<std::uint32_t>(body.data());
-  out->sources = loadLittle<std::uint8_t>(body.data() + 4);
-  out->index = loadLittle<std::uint8_t>(body.data() + 5);
-  out->repairs = loadLittle<std::uint8_t>(body.data() + 6);
-  return true;
-}
-
+bool decodeRepairHeader(std::span<const std::byte> body, RepairHeader* out) { return decode(body, kRepairFields, out); }
 bool decodePieceHeader(std::span<const std::byte> body, PieceHeader* out) {
-  if (body.size() != kPieceHeaderBytes || loadLittle<std::uint8_t>(body.data() + 7) > 1) return false;
-  out->sequence = loadLittle<std::uint32_t>(body.data());
-  out->symbolBytes = loadLittle<std::uint16_t>(body.data() + 4);
-  out->index = loadLittle<std::uint8_t>(body.data() + 6);
-  out->small = loadLittle<std::uint8_t>(body.data() + 7) != 0;
-  return true;
+  return decode(body, kPieceFields, out) && body.back() <= std::byte{1};
 }
-
-bool decodeHello(std::span<const std::byte> body, Hello* out) {
-  if (body.size() != kHelloBytes) return false;
-  const std::byte* p = body.data();
-  out->senderId = loadLittle<std::uint64_t>(p);
-  out->rendezvousBytes = loadLittle<std::uint64_t>(p + 8);
-  out->maxBufferBytes = loadLittle<std::uint64_t>(p + 16);
-  out->initialSequence = loadLittle<std::uint32_t>(p + 24);
-  out->maxDatagramBytes = loadLittle<std::uint32_t>(p + 28);
-  out->lossless = loadLittle<std::uint8_t>(p + 32);
-  out->payloadChecksum = loadLittle<std::uint8_t>(p + 33);
-  out->capabilities = loadLittle<std::uint8_t>(p + 34);
-  return true;
-}
+bool decodeHello(std::span<const std::byte> body, Hello* out) { return decode(body, kHelloFields, out); }
 
 void PacketWriter::begin(const PacketHeader& header) {
-  std::byte* p = bytes_.data();
-  storeLittle(p, kWireMagic);
-  storeLittle(p + kAtVersion, header.version);
-  storeLittle(p + kAtType, static_cast<std::uint8_t>(header.type));
-  storeLittle(p + kAtReceiver, header.receiverId);
-  storeLittle(p + kAtFlags, header.flags);
-  storeLittle(p + kAtPayloadCrc, header.payloadCrc);
-  storeLittle(p + kAtSequence, header.sequence);
-  storeLittle(p + kAtAcknowledged, header.acknowledged);
-  storeLittle(p + kAtTimestamp, header.timestamp);
-  storeLittle(p + kAtEcho, header.timestampEcho);
-  storeLittle(p + kAtEchoDelay, header.echoDelay);
+  storeLittle(bytes_.data(), kWireMagic);
+  FieldWriter writer(bytes_.data() + kAtVersion);
+  kCommonFields(writer, header);
   length_ = commonBytes(header.type);
   ranges_ = 0;
-  if (isChunk(header.type)) return;
-  storeLittle(p + kAtMessageLimit, header.messageLimit);
-  storeLittle(p + kAtByteLimit, header.byteLimit);
 }
 
 void PacketWriter::addSackRange(SackRange range) {
@@ -188,79 +142,27 @@ void PacketWriter::addSackRange(SackRange range) {
   ++ranges_;
 }
 
-void PacketWriter::messageHeader(const MessageHeader& message) {
-  std::byte* p = bytes_.data() + length_;
-  storeLittle(p, message.id);
-  storeLittle(p + 8, message.tag);
-  storeLittle(p + 16, message.totalLength);
-  storeLittle(p + 24, message.remoteOffset);
-  storeLittle(p + 32, message.chunkOffset);
-  storeLittle(p + 40, message.chunkLength);
-  storeLittle(p + 42, message.kind);
-  storeLittle(p + 43, message.flags);
-  length_ += kMessageHeaderBytes;
+template <typename List, typename Structure>
+void PacketWriter::append(const List& list, const Structure& structure) {
+  FieldWriter writer(bytes_.data() + length_);
+  list(writer, structure);
+  length_ += fieldBytes<Structure>(list);
 }
 
-void PacketWriter::chunkHeader(const ChunkHeader& chunk) {
-  storeLittle(bytes_.data() + length_, chunk.id);
-  storeLittle(bytes_.data() + length_ + 8, chunk.offset);
-  length_ += kChunkHeaderBytes;
-}
+void PacketWriter::messageHeader(const MessageHeader& message) { append(kMessageFields, message); }
+void PacketWriter::chunkHeader(const ChunkHeader& chunk) { append(kChunkFields, chunk); }
+void PacketWriter::number(std::uint64_t value) { append(kValueField, value); }
+void PacketWriter::size(std::uint16_t value) { append(kValueField, value); }
+void PacketWriter::reason(std::uint32_t value) { append(kValueField, value); }
+void PacketWriter::recovered(std::uint32_t frames) { append(kValueField, frames); }
+void PacketWriter::repairHeader(const RepairHeader& repair) { append(kRepairFields, repair); }
+void PacketWriter::pieceHeader(const PieceHeader& piece) { append(kPieceFields, piece); }
+void PacketWriter::hello(const Hello& hello) { append(kHelloFields, hello); }
 
 void PacketWriter::padding(std::size_t bytes) {
   GLOO_BYPASS_CHECK(bytes <= kMaxPaddingBytes);
   std::fill_n(bytes_.data() + length_, bytes, std::byte{0});
   length_ += bytes;
-}
-
-void PacketWriter::number(std::uint64_t value) {
-  storeLittle(bytes_.data() + length_, value);
-  length_ += 8;
-}
-
-void PacketWriter::size(std::uint16_t value) {
-  storeLittle(bytes_.data() + length_, value);
-  length_ += 2;
-}
-
-void PacketWriter::reason(std::uint32_t value) {
-  storeLittle(bytes_.data() + length_, value);
-  length_ += 4;
-}
-
-void PacketWriter::recovered(std::uint32_t frames) { reason(frames); }
-
-void PacketWriter::repairHeader(const RepairHeader& repair) {
-  std::byte* p = bytes_.data() + length_;
-  storeLittle(p, repair.firstSequence);
-  storeLittle(p + 4, repair.sources);
-  storeLittle(p + 5, repair.index);
-  storeLittle(p + 6, repair.repairs);
-  storeLittle(p + 7, std::uint8_t{0});
-  length_ += kRepairHeaderBytes;
-}
-
-void PacketWriter::pieceHeader(const PieceHeader& piece) {
-  std::byte* p = bytes_.data() + length_;
-  storeLittle(p, piece.sequence);
-  storeLittle(p + 4, piece.symbolBytes);
-  storeLittle(p + 6, piece.index);
-  storeLittle(p + 7, static_cast<std::uint8_t>(piece.small));
-  length_ += kPieceHeaderBytes;
-}
-
-void PacketWriter::hello(const Hello& hello) {
-  std::byte* p = bytes_.data() + length_;
-  storeLittle(p, hello.senderId);
-  storeLittle(p + 8, hello.rendezvousBytes);
-  storeLittle(p + 16, hello.maxBufferBytes);
-  storeLittle(p + 24, hello.initialSequence);
-  storeLittle(p + 28, hello.maxDatagramBytes);
-  storeLittle(p + 32, hello.lossless);
-  storeLittle(p + 33, hello.payloadChecksum);
-  storeLittle(p + 34, hello.capabilities);
-  for (std::size_t i = 35; i < kHelloBytes; ++i) p[i] = std::byte{0};
-  length_ += kHelloBytes;
 }
 
 std::span<const std::byte> PacketWriter::finish() {

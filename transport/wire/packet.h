@@ -260,6 +260,9 @@ class PacketWriter {
   std::span<const std::byte> finish();
 
  private:
+  template <typename List, typename Structure>
+  void append(const List& list, const Structure& structure);
+
   std::array<std::byte, kMaxHeaderBytes> bytes_;
   std::size_t length_ = 0;
   std::uint8_t ranges_ = 0;
