@@ -55,6 +55,7 @@ class FieldReader {
     (take(fields), ...);
   }
   void skip(std::size_t bytes) { from_ += bytes; }
+
  private:
   template <typename T>
   void take(T& field) {

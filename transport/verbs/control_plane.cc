@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "transport/base/byte_order.h"
-#include "transport/base/check.h"
 #include "transport/base/exhausted.h"
+#include "transport/base/fields.h"
+#include "transport/network/endpoint.h"
 
 namespace gloo_bypass::verbs {
 namespace {
@@ -39,20 +39,13 @@ bool isMappedIpv4(const GidBytes& ip) {
   return std::equal(kPrefix.begin(), kPrefix.end(), ip.begin());
 }
 
-socklen_t socketAddress(const GidBytes& ip, std::uint16_t port, sockaddr_storage* out) {
-  std::memset(out, 0, sizeof *out);
-  if (isMappedIpv4(ip)) {
-    auto* v4 = reinterpret_cast<sockaddr_in*>(out);
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    std::memcpy(&v4->sin_addr, ip.data() + 12, 4);
-    return sizeof *v4;
-  }
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(out);
-  v6->sin6_family = AF_INET6;
-  v6->sin6_port = htons(port);
-  std::memcpy(&v6->sin6_addr, ip.data(), 16);
-  return sizeof *v6;
+network::Endpoint endpointOf(const GidBytes& ip, std::uint16_t port) {
+  network::Endpoint endpoint;
+  const bool v4 = isMappedIpv4(ip);
+  endpoint.any.sa_family = v4 ? AF_INET : AF_INET6;
+  endpoint.setPort(port);
+  std::ranges::copy(std::as_bytes(std::span(ip)).subspan(v4 ? 12 : 0), endpoint.ip().begin());
+  return endpoint;
 }
 
 void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, level, name, &value, sizeof value); }
@@ -82,23 +75,20 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip) {
 ControlPlane::~ControlPlane() = default;
 
 Status ControlPlane::listen(const GidBytes& ip) {
-  sockaddr_storage address;
-  socklen_t length = socketAddress(ip, 0, &address);
+  network::Endpoint address = endpointOf(ip, 0);
+  socklen_t length = sizeof address;
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return failed("epoll_create1");
-  listener_ =
-      FileDescriptor(socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
+  listener_ = FileDescriptor(socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
+                  .leftByForkedChildren();
   if (!listener_) return failed("socket");
   spare_.reset(eventfd(0, EFD_CLOEXEC));
   if (!spare_) return failed("eventfd2");
-  if (bind(listener_.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-      ::listen(listener_.get(), SOMAXCONN) != 0) {
+  if (bind(listener_.get(), &address.any, length) != 0 || ::listen(listener_.get(), SOMAXCONN) != 0) {
     return failed("cannot listen on the address of the RDMA device's GID (is it still an address of this machine?)");
   }
-  length = sizeof address;
-  if (getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) return failed("getsockname");
-  port_ = ntohs(address.ss_family == AF_INET ? reinterpret_cast<sockaddr_in*>(&address)->sin_port
-                                             : reinterpret_cast<sockaddr_in6*>(&address)->sin6_port);
+  if (getsockname(listener_.get(), &address.any, &length) != 0) return failed("getsockname");
+  port_ = address.port();
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kListenerKey;
@@ -132,14 +122,13 @@ Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const 
 }
 
 Status ControlPlane::dial(std::uint64_t id, Session& session) {
-  sockaddr_storage address;
-  const socklen_t length = socketAddress(session.ip, session.port, &address);
+  const network::Endpoint address = endpointOf(session.ip, session.port);
   Socket socket;
-  socket.fd =
-      FileDescriptor(::socket(address.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)).leftByForkedChildren();
+  socket.fd = FileDescriptor(::socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
+                  .leftByForkedChildren();
   if (!socket.fd) return failed("no socket");
   watchForDeadHosts(socket.fd.get());
-  if (::connect(socket.fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0 && errno != EINPROGRESS) {
+  if (::connect(socket.fd.get(), &address.any, sizeof address) != 0 && errno != EINPROGRESS) {
     return failed("cannot reach the peer");
   }
   socket.session = id;
@@ -261,10 +250,8 @@ void ControlPlane::onDialled(std::uint64_t key, Socket& socket) {
   }
   socket.dialling = false;
   std::array<std::byte, 25> hello{};
-  std::memcpy(hello.data(), kMagic.data(), kMagic.size());
-  storeLittle(hello.data() + 8, socket.helloFrom);
-  storeLittle(hello.data() + 16, socket.session);
-  hello[24] = static_cast<std::byte>(kReady);
+  FieldWriter writer(hello.data());
+  writer(kMagic, std::uint32_t{0}, socket.helloFrom, socket.session, kReady);
   if (send(socket.fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
     hungUp(socket.session, fmt::format("the control connection broke: {}", std::strerror(errno)));
     return;
@@ -289,10 +276,14 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   }
   socket.helloBytes += static_cast<std::size_t>(got);
   if (socket.helloBytes < socket.hello.size()) return;
-  const auto target = loadLittle<std::uint64_t>(socket.hello.data() + 8);
-  const auto from = loadLittle<std::uint64_t>(socket.hello.data() + 16);
+  auto magic = kMagic;
+  std::uint64_t target = 0, from = 0;
+  FieldReader reader(socket.hello.data());
+  reader(magic);
+  reader.skip(4);
+  reader(target, from);
   const auto it = sessions_.find(target);
-  const bool wellFormed = std::memcmp(socket.hello.data(), kMagic.data(), kMagic.size()) == 0 && target != 0;
+  const bool wellFormed = magic == kMagic && target != 0;
   const bool known = wellFormed && it != sessions_.end() && it->second.socket == 0 &&
                      (it->second.peer == 0 || (it->second.peer == from && from < target));
   if (!known) {
