@@ -11,8 +11,6 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
-#include <list>
-#include <map>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -22,58 +20,12 @@ namespace gloo_bypass::verbs {
 namespace {
 
 // What the adapter may do with a registration; selects its index.
-enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
 constexpr std::array<int, 3> kFlags = {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ,
                                        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ};
 // How often to check the monitor while another thread is in the middle of unmapping, with a yield in between; after
 // that the cache is not used.
 constexpr int kSettleTries = 100;
 constexpr std::size_t kRangesATime = 64;
-
-struct Entry : Registration {
-  std::list<Entry>::iterator self;
-  Access access = kToReceive;
-  bool indexed = false;  // acquire may find it
-  unsigned users = 0;
-
-  std::byte* end() const { return begin + length; }
-  bool covers(const std::byte* first, const std::byte* last) const { return begin <= first && last <= end(); }
-};
-
-// Entries by address, none within another, so their ends ascend as their beginnings do. The last entry that begins at
-// or before an address therefore reaches farthest from there.
-class AddressIndex {
- public:
-  Entry* covering(const std::byte* first, const std::byte* last) const {
-    const auto after = byBegin_.upper_bound(first);
-    if (after == byBegin_.begin()) return nullptr;
-    Entry* entry = std::prev(after)->second;
-    return entry->covers(first, last) ? entry : nullptr;
-  }
-  // Any entry that overlaps [first, last), or null.
-  Entry* touching(const std::byte* first, const std::byte* last) const {
-    const auto after = byBegin_.lower_bound(last);
-    if (after == byBegin_.begin()) return nullptr;
-    Entry* entry = std::prev(after)->second;
-    return entry->end() > first ? entry : nullptr;
-  }
-  // An entry that lies within [first, last), or null.
-  Entry* within(const std::byte* first, const std::byte* last) const {
-    const auto at = byBegin_.lower_bound(first);
-    return at != byBegin_.end() && at->second->end() <= last ? at->second : nullptr;
-  }
-  // Where the first entry after `address` begins, but at most `limit`.
-  std::byte* nextBegin(std::byte* address, std::byte* limit) const {
-    const auto after = byBegin_.upper_bound(address);
-    return after == byBegin_.end() ? limit : std::min(limit, after->second->begin);
-  }
-  void add(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.emplace(entry->begin, entry).second); }
-  void remove(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.erase(entry->begin) == 1); }
-  std::size_t size() const { return byBegin_.size(); }
-
- private:
-  std::map<const std::byte*, Entry*> byBegin_;
-};
 
 struct Pages {
   std::byte* begin = nullptr;
@@ -98,55 +50,11 @@ bool isMapped(const Pages& pages) { return ::msync(pages.begin, pages.bytes(), M
 
 }  // namespace
 
-class RegistrationCache::Impl {
- public:
-  Impl(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
-       Result<std::unique_ptr<UnmapMonitor>> monitor);
-  ~Impl();
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
+RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes)
+    : RegistrationCache(api, std::move(domains), maxBytes, UnmapMonitor::make()) {}
 
-  Result<const Registration*> acquire(const std::byte* data, std::size_t length, RegistrationUse use);
-  void release(Entry* entry);
-  void dropUnmapped();
-  const RegistrationCounters& counters() const { return counters_; }
-  const std::string& whyNotWatching() const { return whyNotWatching_; }
-
- private:
-  bool settled();
-  Entry* find(const std::byte* first, const std::byte* last, RegistrationUse use) const;
-  Status registerPages(Entry* entry, RegistrationUse use, bool* watched);
-  int registerOnRails(Entry* entry);
-  Status refusal(const Entry& entry, int error) const;
-  void deregister(Entry* entry);
-  void keep(Entry* entry);
-  void forget(Entry* entry);
-  void invalidate(const std::byte* first, const std::byte* last);
-  void evict(Entry* entry);
-  void evictBeyondBounds();
-  void unwatchAlone(std::byte* first, std::byte* last);
-  AddressIndex& indexOf(const Entry& entry) { return indices_[entry.access]; }
-  std::size_t kept() const {
-    std::size_t entries = 0;
-    for (const AddressIndex& index : indices_) entries += index.size();
-    return entries;
-  }
-
-  const VerbsApi& api_;
-  const std::vector<ibv_pd*> domains_;
-  const std::size_t maxBytes_;
-  std::unique_ptr<UnmapMonitor> monitor_;
-  std::string whyNotWatching_;
-
-  std::list<Entry> inUse_;
-  std::list<Entry> unused_;  // all are indexed; least recently used first
-  std::size_t unusedBytes_ = 0;
-  std::array<AddressIndex, kFlags.size()> indices_;  // by Access
-  RegistrationCounters counters_;
-};
-
-RegistrationCache::Impl::Impl(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
-                              Result<std::unique_ptr<UnmapMonitor>> monitor)
+RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
+                                     Result<std::unique_ptr<UnmapMonitor>> monitor)
     : api_(api), domains_(std::move(domains)), maxBytes_(maxBytes) {
   GLOO_BYPASS_CHECK(!domains_.empty());
   if (monitor)
@@ -155,14 +63,14 @@ RegistrationCache::Impl::Impl(const VerbsApi& api, std::vector<ibv_pd*> domains,
     whyNotWatching_ = monitor.error().message;
 }
 
-RegistrationCache::Impl::~Impl() {
+RegistrationCache::~RegistrationCache() {
   for (std::list<Entry>* entries : {&inUse_, &unused_})
     for (Entry& entry : *entries) deregister(&entry);
 }
 
 // Whether the index is reliable: everything unmapped has been dropped from it. False if another thread stays in the
 // middle of unmapping: its addresses may be in use again already.
-bool RegistrationCache::Impl::settled() {
+bool RegistrationCache::settled() {
   if (!monitor_) return true;
   for (int i = 0; i < kSettleTries; ++i) {
     if (!monitor_->anyUnmapped()) return true;
@@ -172,13 +80,13 @@ bool RegistrationCache::Impl::settled() {
   return false;
 }
 
-Entry* RegistrationCache::Impl::find(const std::byte* first, const std::byte* last, RegistrationUse use) const {
+RegistrationCache::Entry* RegistrationCache::find(const std::byte* first, const std::byte* last,
+                                                  RegistrationUse use) const {
   if (Entry* entry = indices_[kToSendAndReceive].covering(first, last)) return entry;
   return indices_[use == RegistrationUse::kRemoteRead ? kToSend : kToReceive].covering(first, last);
 }
 
-Result<const Registration*> RegistrationCache::Impl::acquire(const std::byte* data, std::size_t length,
-                                                             RegistrationUse use) {
+Result<const Registration*> RegistrationCache::acquire(const std::byte* data, std::size_t length, RegistrationUse use) {
   GLOO_BYPASS_CHECK(length > 0);
   const auto address = reinterpret_cast<std::uintptr_t>(data);
   if (address > UINTPTR_MAX - length || address + length > UINTPTR_MAX - pageBytes())
@@ -215,7 +123,8 @@ Result<const Registration*> RegistrationCache::Impl::acquire(const std::byte* da
   return &*self;
 }
 
-void RegistrationCache::Impl::release(Entry* entry) {
+void RegistrationCache::release(const Registration* registration) {
+  auto* entry = static_cast<Entry*>(const_cast<Registration*>(registration));
   GLOO_BYPASS_CHECK(entry->users > 0);
   if (--entry->users > 0) return;
   if (!entry->indexed) {
@@ -229,7 +138,7 @@ void RegistrationCache::Impl::release(Entry* entry) {
 }
 
 // `watched`: whether the entry's pages are watched; set to false if they cannot be any more.
-Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use, bool* watched) {
+Status RegistrationCache::registerPages(Entry* entry, RegistrationUse use, bool* watched) {
   const std::size_t bytes = pagesOf(*entry).bytes();
   entry->access = use == RegistrationUse::kRemoteRead ? kToSendAndReceive : kToReceive;
   for (;;) {
@@ -261,7 +170,7 @@ Status RegistrationCache::Impl::registerPages(Entry* entry, RegistrationUse use,
 }
 
 // All rails or none. Returns 0 or the errno.
-int RegistrationCache::Impl::registerOnRails(Entry* entry) {
+int RegistrationCache::registerOnRails(Entry* entry) {
   entry->regions.reserve(domains_.size());
   for (ibv_pd* domain : domains_) {
     errno = 0;
@@ -278,7 +187,7 @@ int RegistrationCache::Impl::registerOnRails(Entry* entry) {
   return 0;
 }
 
-Status RegistrationCache::Impl::refusal(const Entry& entry, int error) const {
+Status RegistrationCache::refusal(const Entry& entry, int error) const {
   if (error == EFAULT || error == EACCES || error == EPERM)
     return {ErrorScope::kOperation, ErrorCode::kInvalidArgument,
             fmt::format("cannot register {} bytes of memory at {} for RDMA: it is not mapped, or not writable where it "
@@ -288,7 +197,7 @@ Status RegistrationCache::Impl::refusal(const Entry& entry, int error) const {
           registrationFailure(error, entry.length, counters_.pinnedBytes, "a message's buffer")};
 }
 
-void RegistrationCache::Impl::deregister(Entry* entry) {
+void RegistrationCache::deregister(Entry* entry) {
   for (ibv_mr* region : entry->regions) {
     const int error = api_.deregisterMemory(region);
     if (error != 0) {
@@ -301,7 +210,7 @@ void RegistrationCache::Impl::deregister(Entry* entry) {
 }
 
 // From here on acquire finds it, in place of the entries that it covers and allows.
-void RegistrationCache::Impl::keep(Entry* entry) {
+void RegistrationCache::keep(Entry* entry) {
   for (const Access access : {kToReceive, kToSend, kToSendAndReceive}) {
     if ((kFlags[access] & ~kFlags[entry->access]) != 0) continue;
     while (Entry* inner = indices_[access].within(entry->begin, entry->end())) forget(inner);
@@ -312,7 +221,7 @@ void RegistrationCache::Impl::keep(Entry* entry) {
 }
 
 // acquire never finds it again; deregistered now or, if it is in use, at its release.
-void RegistrationCache::Impl::forget(Entry* entry) {
+void RegistrationCache::forget(Entry* entry) {
   indexOf(*entry).remove(entry);
   entry->indexed = false;
   if (entry->users > 0) return;
@@ -321,7 +230,7 @@ void RegistrationCache::Impl::forget(Entry* entry) {
   unused_.erase(entry->self);
 }
 
-void RegistrationCache::Impl::dropUnmapped() {
+void RegistrationCache::dropUnmapped() {
   if (!monitor_) return;
   std::array<UnmapMonitor::Range, kRangesATime> ranges;
   std::size_t taken = 0;
@@ -333,9 +242,8 @@ void RegistrationCache::Impl::dropUnmapped() {
   } while (taken == ranges.size());
 }
 
-// The rest of the entry stays watched: its addresses may belong to another by now, and a superfluous event does no
-// harm.
-void RegistrationCache::Impl::invalidate(const std::byte* first, const std::byte* last) {
+// What is left of the entry stays watched: its addresses may be another's by now, and an event too many does no harm.
+void RegistrationCache::invalidate(const std::byte* first, const std::byte* last) {
   for (const AddressIndex& index : indices_) {
     while (Entry* entry = index.touching(first, last)) {
       forget(entry);
@@ -344,19 +252,19 @@ void RegistrationCache::Impl::invalidate(const std::byte* first, const std::byte
   }
 }
 
-void RegistrationCache::Impl::evict(Entry* entry) {
+void RegistrationCache::evict(Entry* entry) {
   const Pages pages = pagesOf(*entry);
   forget(entry);
   unwatchAlone(pages.begin, pages.end);
   ++counters_.evictions;
 }
 
-void RegistrationCache::Impl::evictBeyondBounds() {
+void RegistrationCache::evictBeyondBounds() {
   while (!unused_.empty() && (unusedBytes_ > maxBytes_ || kept() > kMaxEntries)) evict(&unused_.front());
 }
 
 // Ends the watch over those pages of [first, last) that hold no byte of an entry.
-void RegistrationCache::Impl::unwatchAlone(std::byte* first, std::byte* last) {
+void RegistrationCache::unwatchAlone(std::byte* first, std::byte* last) {
   while (first < last) {
     std::byte *covered = first, *next = last;
     for (const AddressIndex& index : indices_) {
@@ -368,27 +276,5 @@ void RegistrationCache::Impl::unwatchAlone(std::byte* first, std::byte* last) {
     first = covered == first ? next : covered;
   }
 }
-
-RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes)
-    : RegistrationCache(api, std::move(domains), maxBytes, UnmapMonitor::make()) {}
-
-RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
-                                     Result<std::unique_ptr<UnmapMonitor>> monitor)
-    : impl_(std::make_unique<Impl>(api, std::move(domains), maxBytes, std::move(monitor))) {}
-
-RegistrationCache::~RegistrationCache() = default;
-
-Result<const Registration*> RegistrationCache::acquire(const std::byte* data, std::size_t length, RegistrationUse use) {
-  return impl_->acquire(data, length, use);
-}
-
-void RegistrationCache::release(const Registration* registration) {
-  impl_->release(static_cast<Entry*>(const_cast<Registration*>(registration)));
-}
-
-void RegistrationCache::dropUnmapped() { impl_->dropUnmapped(); }
-const RegistrationCounters& RegistrationCache::counters() const { return impl_->counters(); }
-bool RegistrationCache::watching() const { return impl_->whyNotWatching().empty(); }
-const std::string& RegistrationCache::whyNotWatching() const { return impl_->whyNotWatching(); }
 
 }  // namespace gloo_bypass::verbs

@@ -17,12 +17,18 @@
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "transport/base/check.h"
 #include "transport/base/status.h"
 #include "transport/verbs/unmap_monitor.h"
 #include "transport/verbs/verbs_api.h"
@@ -73,14 +79,90 @@ class RegistrationCache {
   // the pages of unmapped memory do not stay pinned while nothing is sent.
   void dropUnmapped();
 
-  const RegistrationCounters& counters() const;
+  const RegistrationCounters& counters() const { return counters_; }
   // False: this process cannot watch memory, for the reason below.
-  bool watching() const;
-  const std::string& whyNotWatching() const;  // empty while watching
+  bool watching() const { return monitor_ != nullptr; }
+  const std::string& whyNotWatching() const { return whyNotWatching_; }
 
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  // What the adapter may do with a registration, and so which index it is in.
+  enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
+
+  struct Entry : Registration {
+    std::list<Entry>::iterator self;
+    Access access = kToReceive;
+    bool indexed = false;  // acquire may find it
+    unsigned users = 0;
+
+    std::byte* end() const { return begin + length; }
+    bool covers(const std::byte* first, const std::byte* last) const { return begin <= first && last <= end(); }
+  };
+
+  // Entries by address, none within another: ends ascend as begins do. So the last that begins at or before an address
+  // is the one that reaches farthest from there.
+  class AddressIndex {
+   public:
+    Entry* covering(const std::byte* first, const std::byte* last) const {
+      const auto after = byBegin_.upper_bound(first);
+      if (after == byBegin_.begin()) return nullptr;
+      Entry* entry = std::prev(after)->second;
+      return entry->covers(first, last) ? entry : nullptr;
+    }
+    // Any of those that touch [first, last), or null.
+    Entry* touching(const std::byte* first, const std::byte* last) const {
+      const auto after = byBegin_.lower_bound(last);
+      if (after == byBegin_.begin()) return nullptr;
+      Entry* entry = std::prev(after)->second;
+      return entry->end() > first ? entry : nullptr;
+    }
+    // One that lies within [first, last), or null.
+    Entry* within(const std::byte* first, const std::byte* last) const {
+      const auto at = byBegin_.lower_bound(first);
+      return at != byBegin_.end() && at->second->end() <= last ? at->second : nullptr;
+    }
+    // Where the first entry after `address` begins, or `limit` if that comes before.
+    std::byte* nextBegin(std::byte* address, std::byte* limit) const {
+      const auto after = byBegin_.upper_bound(address);
+      return after == byBegin_.end() ? limit : std::min(limit, after->second->begin);
+    }
+    void add(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.emplace(entry->begin, entry).second); }
+    void remove(Entry* entry) { GLOO_BYPASS_CHECK(byBegin_.erase(entry->begin) == 1); }
+    std::size_t size() const { return byBegin_.size(); }
+
+   private:
+    std::map<const std::byte*, Entry*> byBegin_;
+  };
+
+  bool settled();
+  Entry* find(const std::byte* first, const std::byte* last, RegistrationUse use) const;
+  Status registerPages(Entry* entry, RegistrationUse use, bool* watched);
+  int registerOnRails(Entry* entry);
+  Status refusal(const Entry& entry, int error) const;
+  void deregister(Entry* entry);
+  void keep(Entry* entry);
+  void forget(Entry* entry);
+  void invalidate(const std::byte* first, const std::byte* last);
+  void evict(Entry* entry);
+  void evictBeyondBounds();
+  void unwatchAlone(std::byte* first, std::byte* last);
+  AddressIndex& indexOf(const Entry& entry) { return indices_[entry.access]; }
+  std::size_t kept() const {
+    std::size_t entries = 0;
+    for (const AddressIndex& index : indices_) entries += index.size();
+    return entries;
+  }
+
+  const VerbsApi& api_;
+  const std::vector<ibv_pd*> domains_;
+  const std::size_t maxBytes_;
+  std::unique_ptr<UnmapMonitor> monitor_;
+  std::string whyNotWatching_;
+
+  std::list<Entry> inUse_;
+  std::list<Entry> unused_;  // indexed, all of them; the one longest unused comes first
+  std::size_t unusedBytes_ = 0;
+  std::array<AddressIndex, 3> indices_;  // by Access
+  RegistrationCounters counters_;
 };
 
 }  // namespace gloo_bypass::verbs
