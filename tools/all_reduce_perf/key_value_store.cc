@@ -286,13 +286,13 @@ std::optional<std::vector<char>> KeyValueServer::value(const std::string& key) c
 }
 
 KeyValueServer::Value KeyValueServer::find(const std::string& key) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = data_.find(key);
   return found == data_.end() ? nullptr : found->second;
 }
 
 bool KeyValueServer::keep(const std::string& key, std::vector<char> value) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto entry = data_.find(key);
   const std::size_t before = entry == data_.end() ? 0 : key.size() + entry->second->size() + kEntryBytes;
   const std::size_t after = key.size() + value.size() + kEntryBytes;
@@ -303,8 +303,11 @@ bool KeyValueServer::keep(const std::string& key, std::vector<char> value) {
 }
 
 bool KeyValueServer::waitForClients(milliseconds timeout) {
-  std::unique_lock lock(mutex_);
-  return changed_.wait_for(lock, timeout, [&] { return clients_ == 0; });
+  const auto end = Clock::now() + timeout;
+  const MutexLock lock(mutex_);
+  while (clients_ > 0 && changed_.waitUntil(mutex_, end)) {
+  }
+  return clients_ == 0;
 }
 
 void KeyValueServer::answer(Connection& connection) {
@@ -367,9 +370,9 @@ void KeyValueServer::serve() {
     if (polled[1].revents != 0 && !acceptAll()) acceptFrom = now + kAcceptRetry;
     const auto clients =
         std::count_if(connections_.begin(), connections_.end(), [](const auto& one) { return one->isClient(); });
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     clients_ = static_cast<std::size_t>(clients);
-    changed_.notify_all();
+    changed_.notifyAll();
   }
 }
 
@@ -424,7 +427,7 @@ std::optional<std::vector<char>> KeyValueClient::request(std::uint8_t operation,
   if (key.size() > kMaxKeyBytes || value.size() > kMaxValueBytes)
     throw ::gloo::IoException(
         fmt::format("key '{:.40}' or its {} bytes are too long for {}", key, value.size(), peer_));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::array<char, kRequestBytes> header{};
   header[0] = static_cast<char>(operation);
   putU32(&header[1], static_cast<std::uint32_t>(key.size()));

@@ -10,11 +10,9 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,6 +21,7 @@
 #include <gloo/rendezvous/store.h>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/mutex.h"
 
 namespace gloo_bypass {
 
@@ -59,11 +58,11 @@ class KeyValueServer {
   FileDescriptor listener_, stop_;
   std::uint16_t port_ = 0;
   std::vector<std::unique_ptr<Connection>> connections_;  // the thread's, in the order of their coming
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::size_t clients_ = 0;            // connections that have asked something; guarded by mutex_
-  std::map<std::string, Value> data_;  // guarded by mutex_
-  std::size_t storedBytes_ = 0;        // guarded by mutex_
+  mutable Mutex mutex_;
+  Condition changed_;
+  std::size_t clients_ GLOO_BYPASS_GUARDED_BY(mutex_) = 0;  // connections that have asked something
+  std::map<std::string, Value> data_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  std::size_t storedBytes_ GLOO_BYPASS_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };
 
@@ -83,10 +82,10 @@ class KeyValueClient : public ::gloo::rendezvous::Store {
   std::optional<std::vector<char>> request(std::uint8_t operation, const std::string& key,
                                            const std::vector<char>& value, std::chrono::milliseconds timeout);
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::chrono::milliseconds timeout_;
   std::string peer_;
-  FileDescriptor socket_;
+  FileDescriptor socket_ GLOO_BYPASS_GUARDED_BY(mutex_);
 };
 
 }  // namespace gloo_bypass

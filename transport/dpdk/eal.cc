@@ -15,12 +15,12 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/mutex.h"
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/telemetry.h"
 
@@ -28,14 +28,14 @@ namespace gloo_bypass::dpdk {
 namespace {
 
 struct EalState {
-  std::mutex mutex;
-  std::optional<Status> outcome;  // of the only start
-  pid_t pid = 0;
-  bool scannedPci = false;
-  bool logAsked = false;  // the user's arguments set a log level; set before the first line
+  Mutex mutex;
+  std::optional<Status> outcome GLOO_BYPASS_GUARDED_BY(mutex);  // of the one start
+  pid_t pid GLOO_BYPASS_GUARDED_BY(mutex) = 0;
+  bool scannedPci GLOO_BYPASS_GUARDED_BY(mutex) = false;
+  bool logAsked = false;  // by the user's arguments; before the first line
   // Any thread may log, even while `mutex` is held.
-  std::mutex logMutex;
-  std::string lastError;
+  Mutex logMutex;
+  std::string lastError GLOO_BYPASS_GUARDED_BY(logMutex);
 };
 
 EalState& state() {
@@ -49,7 +49,7 @@ ssize_t writeLogLine(void*, const char* text, std::size_t size) {
   while (!line.empty() && line.back() == '\n') line.remove_suffix(1);
   const int level = rte_log_cur_msg_loglevel();
   if (level <= static_cast<int>(RTE_LOG_ERR)) {
-    std::lock_guard<std::mutex> lock(state().logMutex);
+    const MutexLock lock(state().logMutex);
     state().lastError = line;
   }
   if (level <= static_cast<int>(RTE_LOG_CRIT) || state().logAsked) {
@@ -136,7 +136,7 @@ Status runInit(std::vector<std::string> words, bool userArguments) {
                             Eal::lastErrorSuffix(), line));
 }
 
-Status startOnce(const TransportConfig& config) {
+Status startOnce(const TransportConfig& config) GLOO_BYPASS_REQUIRES(state().mutex) {
   auto words = splitShellWords(config.ealArguments);
   if (!words) return words.error();
   const Status checked = checkEalArguments(words.value());
@@ -169,22 +169,21 @@ Status startOnce(const TransportConfig& config) {
 }  // namespace
 
 Status Eal::start(const TransportConfig& config) {
-  EalState& s = state();
-  std::lock_guard<std::mutex> lock(s.mutex);
-  if (!s.outcome) {
-    s.pid = ::getpid();
-    s.outcome = startOnce(config);
-    return *s.outcome;
+  const MutexLock lock(state().mutex);
+  if (!state().outcome) {
+    state().pid = ::getpid();
+    state().outcome = startOnce(config);
+    return *state().outcome;
   }
-  if (s.pid != ::getpid()) {
+  if (state().pid != ::getpid()) {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
                   fmt::format("this process was forked from process {}, which had already started DPDK; DPDK cannot be "
                               "used on both sides of a fork: create the first Gloo device after forking, or start "
                               "workers with 'spawn' or 'forkserver'",
-                              s.pid));
+                              state().pid));
   }
-  if (!s.outcome->ok()) return *s.outcome;
-  if (usesPci(config) && !isVirtualDeviceString(config.pciAddress) && !s.scannedPci) {
+  if (!state().outcome->ok()) return *state().outcome;
+  if (usesPci(config) && !isVirtualDeviceString(config.pciAddress) && !state().scannedPci) {
     return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
                   "DPDK was started in this process for another link mode, without PCI: use one link mode a process");
   }
@@ -218,17 +217,17 @@ Result<std::string> Eal::usableCpus(const std::string& folder) {
 }
 
 bool Eal::decided() {
-  std::lock_guard<std::mutex> lock(state().mutex);
+  const MutexLock lock(state().mutex);
   return state().outcome.has_value();
 }
 
 std::string Eal::lastErrorSuffix() {
-  std::lock_guard<std::mutex> lock(state().logMutex);
+  const MutexLock lock(state().logMutex);
   return state().lastError.empty() ? "" : fmt::format(" ({})", state().lastError);
 }
 
 void Eal::forgetLastError() {
-  std::lock_guard<std::mutex> lock(state().logMutex);
+  const MutexLock lock(state().logMutex);
   state().lastError.clear();
 }
 

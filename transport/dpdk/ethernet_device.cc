@@ -1,4 +1,5 @@
 #include "transport/dpdk/ethernet_device.h"
+#include "transport/base/mutex.h"
 
 #include <fmt/format.h>
 #include <rte_bus_vdev.h>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "transport/dpdk/eal.h"
@@ -18,8 +18,8 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-std::mutex& deviceMutex() {
-  static std::mutex mutex;
+Mutex& deviceMutex() {
+  static Mutex mutex;
   return mutex;
 }
 
@@ -78,7 +78,7 @@ void stopAndRemove(const std::string& name, std::uint16_t port, bool isVirtual, 
 Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDeviceOptions& options) {
   // Before the lock: on failure the destructor runs, and it locks too.
   std::unique_ptr<EthernetDevice> device(new EthernetDevice);
-  std::lock_guard<std::mutex> lock(deviceMutex());
+  const MutexLock lock(deviceMutex());
   const NoBrokenPipe noBrokenPipe;
   device->name_ = options.name;
   Eal::forgetLastError();
@@ -149,7 +149,7 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
 // freed.
 EthernetDevice::~EthernetDevice() {
   if (!virtual_ && port_ == RTE_MAX_ETHPORTS) return;  // none was made
-  std::lock_guard<std::mutex> lock(deviceMutex());
+  const MutexLock lock(deviceMutex());
   const NoBrokenPipe noBrokenPipe;
   const auto removal = [name = name_, port = port_, isVirtual = virtual_, started = started_] {
     stopAndRemove(name, port, isVirtual, started);

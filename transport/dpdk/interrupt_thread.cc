@@ -1,11 +1,10 @@
 #include "transport/dpdk/interrupt_thread.h"
+#include "transport/base/mutex.h"
 
 #include <rte_alarm.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <utility>
 
 namespace gloo_bypass::dpdk {
@@ -29,19 +28,22 @@ class Job {
   // Runs at most once; a second caller does nothing.
   void run() {
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(mutex_);
       if (std::exchange(state_, state_ == State::kWaiting ? State::kRunning : state_) != State::kWaiting) return;
     }
     work_();
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     state_ = State::kDone;
     if (late_) --overdue;
-    changed_.notify_one();
+    changed_.notifyOne();
   }
 
   bool wait(Duration limit) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (changed_.wait_for(lock, limit, [this] { return state_ == State::kDone; })) return true;
+    const auto end = std::chrono::steady_clock::now() + limit;
+    const MutexLock lock(mutex_);
+    while (state_ != State::kDone && changed_.waitUntil(mutex_, end)) {
+    }
+    if (state_ == State::kDone) return true;
     late_ = true;
     ++overdue;
     return false;
@@ -50,10 +52,10 @@ class Job {
  private:
   enum class State { kWaiting, kRunning, kDone };
   const std::function<void()> work_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  State state_ = State::kWaiting;
-  bool late_ = false;
+  Mutex mutex_;
+  Condition changed_;
+  State state_ GLOO_BYPASS_GUARDED_BY(mutex_) = State::kWaiting;
+  bool late_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
 };
 
 void runJob(void* argument) {

@@ -1,4 +1,5 @@
 #include "transport/dpdk/telemetry.h"
+#include "transport/base/mutex.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -14,7 +15,6 @@
 #include <cstring>
 #include <exception>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <thread>
@@ -28,8 +28,8 @@ constexpr std::size_t kMaxPeersBytes = 15 * 1024;
 constexpr std::size_t kMaxString = RTE_TEL_MAX_STRING_LEN - 1;
 
 struct Offer {
-  std::mutex mutex;
-  ReportSource report;
+  Mutex mutex;
+  ReportSource report GLOO_BYPASS_GUARDED_BY(mutex);
 };
 
 Offer& offer() {
@@ -40,7 +40,7 @@ Offer& offer() {
 std::optional<TransportReport> currentReport() {
   ReportSource source;
   {
-    std::lock_guard lock(offer().mutex);
+    const MutexLock lock(offer().mutex);
     source = offer().report;
   }
   return source();
@@ -176,7 +176,7 @@ FileDescriptor awaitTelemetryTurn(const std::string& directory, std::chrono::mil
 }
 
 Status offerTelemetry(ReportSource report) {
-  std::lock_guard lock(offer().mutex);
+  const MutexLock lock(offer().mutex);
   if (offer().report) return {};
   offer().report = std::move(report);
   const int failed =

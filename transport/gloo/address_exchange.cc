@@ -37,10 +37,10 @@ AddressExchange::AddressExchange(Group& group, std::shared_ptr<gloo_version::Con
 
 AddressExchange::~AddressExchange() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
-  changed_.notify_one();
+  changed_.notifyOne();
   if (thread_.joinable()) thread_.join();
 }
 
@@ -51,10 +51,10 @@ Failure AddressExchange::begin(Connection& connection) {
   introduction.peerKey = keyOf(connection.peerRank, group_.rank());
   introduction.ownAddress = encodeAddress(connection.localAddress());
   introduction.begun = monotonicNow();
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   new_.push_back(std::move(introduction));
   if (running_) {
-    changed_.notify_one();
+    changed_.notifyOne();
     return nullptr;
   }
   if (thread_.joinable()) thread_.join();  // it has left its loop
@@ -86,7 +86,7 @@ void AddressExchange::run() {
 }
 
 bool AddressExchange::takeNew(std::vector<Introduction>& open) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   std::move(new_.begin(), new_.end(), std::back_inserter(open));
   new_.clear();
   running_ = !stopping_ && !open.empty();
@@ -146,8 +146,10 @@ bool AddressExchange::giveUp(Introduction& introduction) {
 }
 
 void AddressExchange::pause(TimePoint end) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_for(lock, end - monotonicNow(), [this] { return stopping_ || !new_.empty(); });
+  const auto until = std::chrono::steady_clock::now() + (end - monotonicNow());
+  const MutexLock lock(mutex_);
+  while (!stopping_ && new_.empty() && changed_.waitUntil(mutex_, until)) {
+  }
 }
 
 }  // namespace gloo_bypass::adapter

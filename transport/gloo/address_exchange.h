@@ -16,13 +16,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "transport/base/mutex.h"
 #include "transport/base/time.h"
 #include "transport/compatibility/gloo/transport.h"
 #include "transport/gloo/operation.h"
@@ -72,12 +71,12 @@ class AddressExchange {
   Group& group_;
   const std::shared_ptr<gloo_version::ContextStore> store_;
   const bool counts_;
-  std::mutex mutex_;  // taken with or without exclusive access; exclusive access is never asked for under it
-  std::condition_variable changed_;
-  std::vector<Introduction> new_;  // guarded by mutex_
-  bool running_ = false;           // guarded by mutex_
-  bool stopping_ = false;          // guarded by mutex_
-  std::thread thread_;             // touched with exclusive access, then by the destructor
+  Mutex mutex_;  // taken with or without exclusive access; exclusive access is never asked for under it
+  Condition changed_;
+  std::vector<Introduction> new_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  bool running_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
+  bool stopping_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
+  std::thread thread_;  // touched with exclusive access, then by the destructor
 };
 
 }  // namespace gloo_bypass::adapter

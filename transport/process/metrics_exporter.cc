@@ -2,9 +2,7 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstdio>
-#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -12,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "transport/base/exhausted.h"
+#include "transport/base/mutex.h"
 #include "transport/base/own_description.h"
 #include "transport/base/printable.h"
 #include "transport/base/signals_blocked.h"
@@ -44,20 +43,23 @@ class FileExporter final : public MetricsExporter {
 
  private:
   void run() {
-    std::unique_lock lock(mutex_);
-    while (!ending_.wait_for(lock, interval_, [this] { return end_; })) {
-      lock.unlock();
-      write(text_);
-      lock.lock();
+    while (!endsWithin(interval_)) write(text_);
+  }
+
+  bool endsWithin(Duration time) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    const MutexLock lock(mutex_);
+    while (!end_ && ending_.waitUntil(mutex_, until)) {
     }
+    return end_;
   }
 
   void end() noexcept {
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       end_ = true;
     }
-    ending_.notify_all();
+    ending_.notifyAll();
     if (thread_.joinable()) thread_.join();
   }
 
@@ -81,10 +83,10 @@ class FileExporter final : public MetricsExporter {
   const std::string target_, path_;
   const Duration interval_;
   const std::function<std::string()> text_;
-  bool complained_ = false;  // used by the thread, and by stop() after it
-  std::mutex mutex_;         // guards end_
-  std::condition_variable ending_;
-  bool end_ = false;
+  bool complained_ = false;  // of the thread, and of stop() after it
+  Mutex mutex_;
+  Condition ending_;
+  bool end_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -106,9 +105,9 @@ Error otherConfiguration(const std::vector<std::string>& different) {
 
 // Shared by the waiting thread and the worker of shutDown; the last to leave frees it.
 struct ShutDownWork {
-  std::mutex mutex;
-  std::condition_variable finished;
-  bool done = false;
+  Mutex mutex;
+  Condition finished;
+  bool done GLOO_BYPASS_GUARDED_BY(mutex) = false;
 };
 
 // For a thread that is not joined yet; zero once it has ended.
@@ -124,9 +123,10 @@ std::chrono::nanoseconds processorTime(std::thread& thread) {
 bool waitUntilDone(ShutDownWork& work, std::thread& worker, const ProcessTransport::ShutDownBounds& bounds) {
   constexpr int kLooks = 5;
   const auto end = std::chrono::steady_clock::now() + bounds.total;
-  std::unique_lock lock(work.mutex);
+  const MutexLock lock(work.mutex);
   auto used = processorTime(worker);
-  for (int still = 0; !work.finished.wait_for(lock, bounds.standstill / kLooks, [&] { return work.done; });) {
+  for (int still = 0; !work.done;) {
+    if (work.finished.waitFor(work.mutex, bounds.standstill / kLooks)) continue;
     const auto before = std::exchange(used, processorTime(worker));
     still = used == before ? still + 1 : 0;
     if (still == kLooks || std::chrono::steady_clock::now() >= end) return false;
@@ -161,7 +161,7 @@ ProcessTransport::Slot& ProcessTransport::slotOf(const BackEnd& backEnd) {
 }
 
 Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& backEnd, const TransportConfig& config) {
-  std::unique_lock lock(mutex_);
+  const MutexLock lock(mutex_);
   Slot& slot = slotOf(backEnd);
   if (slot.inheritedFrom != 0) return alreadyStartedBefore(backEnd, slot.inheritedFrom);
   if (ended_) {
@@ -194,8 +194,8 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
     status = backEnd.publish(config, [&backEnd] { return instance().report(backEnd); });
   }
   if (!status) {
-    made = status.error();  // stop it before unlocking: the next device may start it anew
-    if (!hadExporter) stopExporter(lock);
+    made = status.error();  // ends before the lock is let go: the next device may start it anew
+    if (!hadExporter) stopExporter();
     return made;
   }
   if (backEnd.ignoredSettings != nullptr) {
@@ -210,7 +210,7 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
 }
 
 bool ProcessTransport::settled(const BackEnd& backEnd) {
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const Slot& slot = slotOf(backEnd);
   return slot.transport || slot.inheritedFrom != 0;
 }
@@ -232,18 +232,18 @@ Status ProcessTransport::startExporter(const TransportConfig& config) {
 }
 
 // Its thread may be waiting for the mutex.
-void ProcessTransport::stopExporter(std::unique_lock<std::mutex>& lock) {
+void ProcessTransport::stopExporter() {
   const auto stopping = std::move(exporter_);
   if (!stopping) return;
   const std::string rank = exportedRank_;
-  lock.unlock();
+  mutex_.unlock();
   stopping->stop([&rank] { return metricsText({}, rank); });
-  lock.lock();
+  mutex_.lock();
 }
 
 std::vector<ProcessTransport::Live> ProcessTransport::liveTransports() {
   std::vector<Live> lives;
-  std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   for (const Slot& slot : slots_) {
     if (slot.transport) lives.push_back({slot.backEnd, slot.transport, slot.config.stats});
   }
@@ -265,7 +265,7 @@ void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
     std::unique_ptr<MetricsExporter> exporter;
     std::string rank;
     {
-      std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       ended_ = true;
       exporter = std::move(exporter_);
       rank = exportedRank_;
@@ -285,9 +285,9 @@ void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
         std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
       }
       for (Live& live : lives) letGo(std::move(live.transport));
-      std::lock_guard lock(work->mutex);
+      const MutexLock lock(work->mutex);
       work->done = true;
-      work->finished.notify_all();
+      work->finished.notifyAll();
     });
     const auto begin = std::chrono::steady_clock::now();
     if (waitUntilDone(*work, worker, bounds)) {

@@ -16,12 +16,12 @@
 #include <array>
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "transport/base/config.h"
+#include "transport/base/mutex.h"
 #include "transport/base/status.h"
 #include "transport/channel/back_end.h"
 #include "transport/channel/message_channel.h"
@@ -69,7 +69,7 @@ class ProcessTransport {
   void shutDown(const ShutDownBounds& bounds) noexcept;
 
   // For the child after fork: forgets the parent's transports without destroying them.
-  void becomeChildOf(pid_t parent) noexcept;
+  void becomeChildOf(pid_t parent) noexcept GLOO_BYPASS_UNCHECKED;
 
   // A back-end and its transport, held during a call.
   struct Live {
@@ -88,16 +88,16 @@ class ProcessTransport {
     pid_t inheritedFrom = 0;               // the ancestor that made a transport this process may not use; 0: none
   };
 
-  Status startExporter(const TransportConfig& config);
-  void stopExporter(std::unique_lock<std::mutex>& lock);
-  Slot& slotOf(const BackEnd& backEnd);
+  Status startExporter(const TransportConfig& config) GLOO_BYPASS_REQUIRES(mutex_);
+  void stopExporter() GLOO_BYPASS_REQUIRES(mutex_);
+  Slot& slotOf(const BackEnd& backEnd) GLOO_BYPASS_REQUIRES(mutex_);
   std::vector<Live> liveTransports();
 
-  std::mutex mutex_;  // guards all below
-  std::array<Slot, kMostBackEnds> slots_;
-  std::unique_ptr<MetricsExporter> exporter_;  // null: no metrics configured
-  std::string exportedTo_, exportedRank_;      // of the last exporter
-  bool ended_ = false;                         // shutDown has run
+  Mutex mutex_;
+  std::array<Slot, kMostBackEnds> slots_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  std::unique_ptr<MetricsExporter> exporter_ GLOO_BYPASS_GUARDED_BY(mutex_);  // null: no metrics are configured
+  std::string exportedTo_ GLOO_BYPASS_GUARDED_BY(mutex_), exportedRank_ GLOO_BYPASS_GUARDED_BY(mutex_);  // the last one
+  bool ended_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;                                                    // shutDown ran
 };
 
 }  // namespace gloo_bypass

@@ -17,10 +17,10 @@ void DriverWatch::ended(TimePoint now) noexcept {
   driving_.store(false);
   if (!tellOfEnd_.load()) return;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock lock(mutex_);
     told_ = true;
   }
-  condition_.notify_one();
+  condition_.notifyOne();
 }
 
 bool DriverWatch::standsStill(TimePoint now) const noexcept {
@@ -44,21 +44,23 @@ Duration DriverWatch::nextSleep(Duration last, bool anotherWaitBegan, bool drivi
 
 // False after stop().
 bool DriverWatch::sleep(Duration interval, std::uint64_t seen) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  const auto end = std::chrono::steady_clock::now() + interval;
+  const MutexLock lock(mutex_);
   told_ = false;
   if (interval > kBetweenWaits) {
     tellOfEnd_.store(true);
     if (!driving_.load() || began_.load() != seen) told_ = true;
   }
-  if (!stopped_ && !told_) condition_.wait_for(lock, interval, [this] { return stopped_ || told_; });
+  while (!stopped_ && !told_ && condition_.waitUntil(mutex_, end)) {
+  }
   tellOfEnd_.store(false);
   return !stopped_;
 }
 
 void DriverWatch::stop() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   stopped_ = true;
-  condition_.notify_all();
+  condition_.notifyAll();
 }
 
 }  // namespace gloo_bypass

@@ -8,10 +8,9 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 
+#include "transport/base/mutex.h"
 #include "transport/base/time.h"
 
 namespace gloo_bypass {
@@ -49,10 +48,10 @@ class DriverWatch {
   std::atomic<Duration::rep> lastEnded_{0};  // since the clock's epoch
   std::atomic<bool> tellOfEnd_{false};       // the watch sleeps for longer than kBetweenWaits
   std::atomic<std::uint64_t> looks_{0};
-  std::mutex mutex_;  // guards the two below; never held while another one is taken
-  std::condition_variable condition_;
-  bool told_ = false;
-  bool stopped_ = false;
+  Mutex mutex_;  // never held while another one is taken
+  Condition condition_;
+  bool told_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
+  bool stopped_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gloo_bypass

@@ -6,17 +6,16 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <list>
-#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "transport/base/check.h"
 #include "transport/base/forked_child.h"
+#include "transport/base/mutex.h"
 #include "transport/progress/core_use.h"
 #include "transport/progress/driver_watch.h"
 #include "transport/progress/prompt_wakeup.h"
@@ -78,7 +77,7 @@ class ProgressEngine::Impl {
       return;
     }
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      const MutexLock lock(mutex_);
       stop_ = true;
       watch_.stop();
       target_.wake();
@@ -88,7 +87,7 @@ class ProgressEngine::Impl {
 
   void exclusive(const std::function<void()>& f) {
     if (isParents()) return f();
-    std::unique_lock<std::mutex> lock = acquire();
+    const Access access(*this);
     f();
     target_.flush(monotonicNow());
     settle();
@@ -96,13 +95,13 @@ class ProgressEngine::Impl {
 
   bool waitUntil(const std::function<bool()>& pred, TimePoint deadline, bool busyPoll) {
     if (isParents()) return pred();
-    std::unique_lock<std::mutex> lock = acquire();
+    const Access access(*this);
     if (pred()) return true;
     Waiter self(pred, deadline, busyPoll);
     const PromptWakeup::Scope restoreSlice;
     Outcome outcome;
     do {
-      outcome = mayDrive(self) ? drive(self, lock) : waitPassively(self, lock);
+      outcome = mayDrive(self) ? drive(self) : waitPassively(self);
     } while (outcome == Outcome::kRoleChanges);
     return outcome == Outcome::kReached;
   }
@@ -117,7 +116,7 @@ class ProgressEngine::Impl {
     const std::function<bool()>& pred;
     const TimePoint deadline;
     const bool busyPoll;
-    std::condition_variable condition;
+    Condition condition;
     State state = State::kOutside;
   };
   // kRoleChanges: from driving to waiting passively, or back.
@@ -128,11 +127,11 @@ class ProgressEngine::Impl {
   bool isParents() const { return forked_child::forks.load(std::memory_order_relaxed) != forks_; }
 
   // Whether a waiter drives; any waiter may take over from the engine.
-  bool anotherDrives() const { return driver_ != nullptr && driver_ != &engine_; }
+  bool anotherDrives() const GLOO_BYPASS_REQUIRES(mutex_) { return driver_ != nullptr && driver_ != &engine_; }
 
   // A newcomer takes over from a blocked driver, since it will spin for a while. A waiter that was itself overtaken
   // leaves a blocked driver alone, or two waiters would wake each other without end.
-  bool mayDrive(const Waiter& self) const {
+  bool mayDrive(const Waiter& self) const GLOO_BYPASS_REQUIRES(mutex_) {
     if (self.state == State::kSatisfied) return false;
     return !anotherDrives() || (self.state == State::kOutside && driver_->state == State::kBlocked);
   }
@@ -163,7 +162,7 @@ class ProgressEngine::Impl {
   }
 
   // Outside, passive, promoted -> driving. The driver until now: none, the engine, or a blocked waiter.
-  void beginDriving(Waiter& self) {
+  void beginDriving(Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     GLOO_BYPASS_CHECK(driver_ != &self);
     if (driver_ != nullptr) overtake(*driver_);
     driver_ = &self;
@@ -175,7 +174,7 @@ class ProgressEngine::Impl {
 
   // Blocked -> passive; the engine's thread, which steps aside at any point: -> outside. It notices when it has the
   // mutex again.
-  void overtake(Waiter& driver) {
+  void overtake(Waiter& driver) GLOO_BYPASS_REQUIRES(mutex_) {
     if (driver.state == State::kBlocked) {
       target_.wake();
       target_.disarmWakeup();
@@ -189,7 +188,7 @@ class ProgressEngine::Impl {
   }
 
   // Driving -> outside: the wait is over.
-  void endDriving(Waiter& self) {
+  void endDriving(Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     GLOO_BYPASS_CHECK(driver_ == &self);
     driver_ = nullptr;
     become(self, State::kOutside);
@@ -210,13 +209,13 @@ class ProgressEngine::Impl {
   }
 
   // Outside -> passive; promoted -> passive: another began to drive since. Satisfied and passive stay.
-  void becomePassive(Waiter& self) {
+  void becomePassive(Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     if (self.state == State::kOutside) passive_.push_back(&self);
     if (self.state == State::kOutside || self.state == State::kPromoted) become(self, State::kPassive);
   }
 
   // Passive -> promoted or satisfied; promoted -> satisfied.
-  void tell(Waiter& waiter, State what) {
+  void tell(Waiter& waiter, State what) GLOO_BYPASS_REQUIRES(mutex_) {
     const bool toldBefore = waiter.state != State::kPassive;
     become(waiter, what);
     if (insidePort_ == &waiter) {  // overtaken, and not out of block() yet
@@ -225,18 +224,18 @@ class ProgressEngine::Impl {
     }
     // It needs the mutex to go on: a driver that polls busily must give it up, as to any other contender.
     if (!toldBefore) contenders_.fetch_add(1, std::memory_order_relaxed);
-    waiter.condition.notify_one();
+    waiter.condition.notifyOne();
   }
 
   // Passive, promoted, satisfied -> outside: the wait is over.
-  void endWaiting(Waiter& self) {
+  void endWaiting(Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     std::erase(passive_, &self);
     become(self, State::kOutside);
     promoteNext();
   }
 
   // No one drives: promotes the longest waiting one, unless a promoted waiter has not run yet.
-  void promoteNext() {
+  void promoteNext() GLOO_BYPASS_REQUIRES(mutex_) {
     if (driver_ != nullptr) return;
     Waiter* next = nullptr;
     for (Waiter* waiter : passive_) {
@@ -248,34 +247,43 @@ class ProgressEngine::Impl {
 
   // ---- Access
 
-  std::unique_lock<std::mutex> acquire() {
-    std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
-    if (lock.owns_lock()) return lock;
+  class GLOO_BYPASS_ANNOTATE(scoped_lockable) Access {
+   public:
+    explicit Access(Impl& engine) GLOO_BYPASS_ACQUIRES(engine.mutex_) : engine_(engine) { engine.acquire(); }
+    ~Access() GLOO_BYPASS_RELEASES() { engine_.mutex_.unlock(); }
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
+
+   private:
+    Impl& engine_;
+  };
+
+  void acquire() GLOO_BYPASS_ACQUIRES(mutex_) {
+    if (mutex_.tryLock()) return;
     contenders_.fetch_add(1, std::memory_order_relaxed);
-    for (int i = 0; i < kLockTries && !lock.owns_lock(); ++i) {
+    for (int i = 0; i < kLockTries; ++i) {
       cpuPause();
-      (void)lock.try_lock();
+      if (mutex_.tryLock()) return noLongerContending();
     }
-    if (!lock.owns_lock()) lock.lock();
+    mutex_.lock();
     noLongerContending();
-    return lock;
   }
 
   void noLongerContending() {
     contenders_.fetch_sub(1, std::memory_order_relaxed);
-    letIn_.notify_all();
+    letIn_.notifyAll();
   }
 
   // Yields to a thread that asked for exclusive access: a plain unlock and lock would win the race for ever.
-  void handOver(std::unique_lock<std::mutex>& lock) {
-    lock.unlock();
+  void handOver() GLOO_BYPASS_REQUIRES(mutex_) {
+    mutex_.unlock();
     for (int i = 0; i < kHandOverTries && contenders_.load(std::memory_order_relaxed) > 0; ++i) cpuPause();
-    lock.lock();
-    if (contenders_.load(std::memory_order_relaxed) > 0) letIn_.wait_for(lock, kLongestHandOver);
+    mutex_.lock();
+    if (contenders_.load(std::memory_order_relaxed) > 0) letIn_.waitFor(mutex_, kLongestHandOver);
   }
 
   // Satisfies the waiters that have a true predicate now.
-  void settle() {
+  void settle() GLOO_BYPASS_REQUIRES(mutex_) {
     for (Waiter* waiter : passive_) {
       if (waiter->state != State::kSatisfied && waiter->pred()) tell(*waiter, State::kSatisfied);
     }
@@ -287,13 +295,13 @@ class ProgressEngine::Impl {
 
   // ---- Roles
 
-  Outcome waitPassively(Waiter& self, std::unique_lock<std::mutex>& lock) {
+  Outcome waitPassively(Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     const auto limit = steadyTime(self.deadline);
     bool timedOut = false;
     while (self.state != State::kSatisfied && !timedOut && !(self.state == State::kPromoted && !anotherDrives())) {
       becomePassive(self);
       PromptWakeup::request();
-      timedOut = self.condition.wait_until(lock, limit) == std::cv_status::timeout;
+      timedOut = !self.condition.waitUntil(mutex_, limit);
       if (self.state != State::kPassive) noLongerContending();
     }
     const bool promoted = self.state == State::kPromoted && !anotherDrives();
@@ -304,9 +312,9 @@ class ProgressEngine::Impl {
   }
 
   // kRoleChanges: another waiter took over.
-  Outcome drive(Waiter& self, std::unique_lock<std::mutex>& lock) {
+  Outcome drive(Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     beginDriving(self);
-    const Outcome outcome = pollUntilOver(self, lock);
+    const Outcome outcome = pollUntilOver(self);
     if (outcome != Outcome::kRoleChanges) endDriving(self);
     return outcome;
   }
@@ -319,13 +327,13 @@ class ProgressEngine::Impl {
     bool rested = false;
   };
 
-  void onEvent(TimePoint now, Quiet& quiet) {
+  void onEvent(TimePoint now, Quiet& quiet) GLOO_BYPASS_REQUIRES(mutex_) {
     spin_.onEvent(now - quiet.since);
     quiet = {now};
     settle();
   }
 
-  Outcome pollUntilOver(Waiter& self, std::unique_lock<std::mutex>& lock) {
+  Outcome pollUntilOver(Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     TimePoint now = monotonicNow();
     Quiet quiet{now};
     TimePoint lastBreath = now;
@@ -335,13 +343,13 @@ class ProgressEngine::Impl {
       if (self.pred()) return Outcome::kReached;
       if (now >= self.deadline) return Outcome::kTimedOut;
       if (contenders_.load(std::memory_order_relaxed) > 0) {
-        handOver(lock);
+        handOver();
         if (driver_ != &self) return Outcome::kRoleChanges;
         now = monotonicNow();
         continue;
       }
       if (self.busyPoll && !passive_.empty() && now - lastBreath > Duration(kLongestHold)) {
-        letIn_.wait_for(lock, kBreath);
+        letIn_.waitFor(mutex_, kBreath);
         if (driver_ != &self) return Outcome::kRoleChanges;
         lastBreath = now = monotonicNow();
         continue;
@@ -351,26 +359,26 @@ class ProgressEngine::Impl {
         cpuPause();
         continue;
       }
-      if (!blockOnce(self, lock, quiet)) return Outcome::kRoleChanges;
+      if (!blockOnce(self, quiet)) return Outcome::kRoleChanges;
       now = monotonicNow();
     }
   }
 
-  void lookWhetherShared(TimePoint now) {
+  void lookWhetherShared(TimePoint now) GLOO_BYPASS_REQUIRES(mutex_) {
     thread_local ReadyLook last;
     const ReadyLook before = std::exchange(last, {now, readyTime()});
     core_.onLook(now, now - before.at, last.ready - before.ready, coreSeemsIdle);
   }
 
   // False: another waiter took over meanwhile.
-  bool blockOnce(Waiter& self, std::unique_lock<std::mutex>& lock, Quiet& quiet) {
+  bool blockOnce(Waiter& self, Quiet& quiet) GLOO_BYPASS_REQUIRES(mutex_) {
     // One thread at a time inside block(). Arming again for ourselves would undo the wake-up of an overtaken driver
     // that has not left yet, and either could take the other's event.
     if (insidePort_ != nullptr) {
-      letIn_.wait_for(lock, kLongestHandOver);
+      letIn_.waitFor(mutex_, kLongestHandOver);
       return driver_ == &self;
     }
-    if (!std::exchange(quiet.rested, true) && rest(self, lock)) return driver_ == &self;
+    if (!std::exchange(quiet.rested, true) && rest(self)) return driver_ == &self;
     arm(self);
     const TimePoint now = monotonicNow();
     if (target_.poll(now)) {
@@ -383,16 +391,16 @@ class ProgressEngine::Impl {
     if (blockedUntil_ > now) {
       insidePort_ = &self;
       const Duration timeout = blockedUntil_ - now;
-      lock.unlock();
+      mutex_.unlock();
       PromptWakeup::request();
       target_.block(timeout);
-      if (!lock.try_lock()) {
+      if (!mutex_.tryLock()) {
         contenders_.fetch_add(1, std::memory_order_relaxed);
-        lock.lock();
+        mutex_.lock();
         noLongerContending();
       }
       insidePort_ = nullptr;
-      letIn_.notify_all();
+      letIn_.notifyAll();
     }
     if (driver_ != &self) return false;
     disarm(self);
@@ -400,12 +408,12 @@ class ProgressEngine::Impl {
   }
 
   // Waits for more to arrive, if the target has patience; false: it has none.
-  bool rest(const Waiter& self, std::unique_lock<std::mutex>& lock) {
+  bool rest(const Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
     const TimePoint now = monotonicNow();
     const Duration patience = std::min({target_.patience(), target_.nextDeadline() - now, self.deadline - now});
     if (patience <= Duration{0}) return false;
     PromptWakeup::request();
-    letIn_.wait_for(lock, patience);
+    letIn_.waitFor(mutex_, patience);
     return true;
   }
 
@@ -418,10 +426,10 @@ class ProgressEngine::Impl {
   void engineLoop() {
     for (;;) {
       watch_.awaitStandstill();
-      std::unique_lock<std::mutex> lock = acquire();
+      const Access access(*this);
       if (stop_) return;
-      if (!watch_.standsStill(monotonicNow())) continue;  // a waiter came in between
-      (void)drive(engine_, lock);
+      if (!watch_.standsStill(monotonicNow())) continue;  // somebody came in between
+      (void)drive(engine_);
     }
   }
 
@@ -429,18 +437,21 @@ class ProgressEngine::Impl {
   const ProgressOptions options_;
   const pid_t pid_;
   const int forks_ = forked_child::forks.load(std::memory_order_relaxed);
-  std::mutex mutex_;  // exclusive access; guards all below
+  Mutex mutex_;  // exclusive access
   std::atomic<int> contenders_{0};
-  // A driver waits here for another thread: one that wants access, or one that must leave block().
-  std::condition_variable letIn_;
-  Waiter* driver_ = nullptr;      // driving or blocked; no other is
-  std::list<Waiter*> passive_;    // passive, promoted or satisfied; the longest waiting first
-  Waiter* insidePort_ = nullptr;  // inside target_.block(); passive by now if it was overtaken there
-  TimePoint blockedUntil_{};
-  SpinPolicy spin_{options_.spin};
-  CoreShare core_;
-  bool stop_ = false;
-  const std::function<bool()> stopPredicate_ = [this] { return stop_; };
+  // A driver waits here for another thread: one that asked for access, or that must leave block().
+  Condition letIn_;
+  // Driving or blocked; nobody else is.
+  Waiter* driver_ GLOO_BYPASS_GUARDED_BY(mutex_) = nullptr;
+  // Passive, promoted or satisfied; the longest waiting first.
+  std::list<Waiter*> passive_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  // Inside target_.block(); passive by now if it was overtaken there.
+  Waiter* insidePort_ GLOO_BYPASS_GUARDED_BY(mutex_) = nullptr;
+  TimePoint blockedUntil_ GLOO_BYPASS_GUARDED_BY(mutex_){};
+  SpinPolicy spin_ GLOO_BYPASS_GUARDED_BY(mutex_){options_.spin};
+  CoreShare core_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  bool stop_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
+  const std::function<bool()> stopPredicate_ = [this]() GLOO_BYPASS_REQUIRES(mutex_) { return stop_; };
   Waiter engine_{stopPredicate_, kNever, false};
   DriverWatch watch_;
   std::thread engineThread_;  // last: starts when all else is there

@@ -15,10 +15,10 @@
 #include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <mutex>
 #include <utility>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/base/mutex.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1  // Linux 5.11; older headers lack it
@@ -79,7 +79,7 @@ class UnmapWatcher {
   Status start();
   void run();
   bool readEvents();
-  void note(const uffd_msg& message);
+  void note(const uffd_msg& message) GLOO_BYPASS_REQUIRES(mutex_);
   bool ofAnotherProcess() const { return ::getpid() != process_; }
 
   const pid_t process_ = ::getpid();
@@ -89,21 +89,22 @@ class UnmapWatcher {
   bool started_ = false;
 
   // Orders watch and unwatch; never held together with the next.
-  std::mutex watchMutex_;
-  int monitors_ = 0;
+  Mutex watchMutex_;
+  int monitors_ GLOO_BYPASS_GUARDED_BY(watchMutex_) = 0;
 
-  // While holding it, do not allocate, free or make a blocking system call. Reading events is allowed, since it does
-  // not block.
-  std::mutex mutex_;
-  std::array<UnmapMonitor::Range, kNotes> notes_;  // the newest; number n is at n % kNotes
-  std::uint64_t noted_ = 0;                        // in total
-  bool blind_ = false;                             // events can no longer be read
+  // Nobody allocates, frees or makes a system call that waits while holding it, but for reading events, which does not
+  // wait.
+  Mutex mutex_;
+  // The newest; number n is at n % kNotes.
+  std::array<UnmapMonitor::Range, kNotes> notes_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  std::uint64_t noted_ GLOO_BYPASS_GUARDED_BY(mutex_) = 0;  // in total
+  bool blind_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;       // events can no longer be read
 };
 
 Result<std::shared_ptr<UnmapWatcher>> UnmapWatcher::ofThisProcess() {
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::weak_ptr<UnmapWatcher> current;
-  const std::lock_guard lock(mutex);
+  const MutexLock lock(mutex);
   if (auto watcher = current.lock(); watcher && !watcher->ofAnotherProcess()) return watcher;
   auto descriptor = openUserfaultfd();
   if (!descriptor) return descriptor.error();
@@ -154,14 +155,14 @@ void UnmapWatcher::run() {
     if (wanted[0].revents != 0 && !readEvents()) break;
   }
   // Happens only if the program closed a descriptor that is not its own; the number may belong to another file by now.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   blind_ = true;
 }
 
 bool UnmapWatcher::readEvents() {
   // Lock before reading the event: the kernel lets munmap return from within read(), and from then on the range must be
   // visible.
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   uffd_msg messages[kEventsARead];
   const ssize_t got = ::read(events_.get(), messages, sizeof messages);
   if (got <= 0) return got < 0 && (errno == EAGAIN || errno == EINTR);
@@ -185,22 +186,22 @@ void UnmapWatcher::note(const uffd_msg& message) {
 
 std::uint64_t UnmapWatcher::addMonitor() {
   {
-    const std::lock_guard lock(watchMutex_);
+    const MutexLock lock(watchMutex_);
     ++monitors_;
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return noted_;
 }
 
 void UnmapWatcher::removeMonitor() {
   if (ofAnotherProcess()) return;
-  const std::lock_guard lock(watchMutex_);
+  const MutexLock lock(watchMutex_);
   --monitors_;
 }
 
 bool UnmapWatcher::watch(std::byte* begin, std::size_t length) {
   if (ofAnotherProcess()) return false;
-  const std::lock_guard lock(watchMutex_);
+  const MutexLock lock(watchMutex_);
   uffdio_register request{};
   request.range = {reinterpret_cast<std::uintptr_t>(begin), length};
   request.mode = UFFDIO_REGISTER_MODE_WP;
@@ -209,8 +210,8 @@ bool UnmapWatcher::watch(std::byte* begin, std::size_t length) {
 
 void UnmapWatcher::unwatch(std::byte* begin, std::size_t length) {
   if (ofAnotherProcess()) return;
-  const std::lock_guard lock(watchMutex_);
-  if (monitors_ != 1) return;  // another may watch the same page
+  const MutexLock lock(watchMutex_);
+  if (monitors_ != 1) return;  // another may be interested in the same page
   uffdio_range range{reinterpret_cast<std::uintptr_t>(begin), length};
   ::ioctl(events_.get(), UFFDIO_UNREGISTER, &range);
 }
@@ -220,7 +221,7 @@ bool UnmapWatcher::changedSince(std::uint64_t cursor) {
   // An empty range, so EINVAL; but EAGAIN while a mapping is changing and its event has not been taken.
   uffdio_writeprotect nothing{};
   if (::ioctl(events_.get(), UFFDIO_WRITEPROTECT, &nothing) == 0 || errno != EINVAL) return true;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return blind_ || noted_ != cursor;
 }
 
@@ -228,7 +229,7 @@ std::size_t UnmapWatcher::take(std::uint64_t* cursor, UnmapMonitor::Range* range
                                bool* overflowed) {
   *overflowed = true;
   if (ofAnotherProcess()) return 0;
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (blind_ || noted_ - *cursor > kNotes) {
     *cursor = noted_;
     return 0;
