@@ -62,9 +62,9 @@ Failure AddressExchange::begin(Connection& connection) {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& e) {
     new_.pop_back();  // the only one: nothing is left where no thread runs
-    return std::make_shared<const std::string>(GLOO_ERROR_MSG(
-        "Rank ", group_.rank(), " cannot connect to ", connection.describePeer(),
-        ": no thread can be started to ask for its address: ", e.what(), "; raise the limit of threads or memory"));
+    return makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot connect to ", connection.describePeer(),
+                                      ": no thread can be started to ask for its address: ", e.what(),
+                                      "; raise the limit of threads or memory"));
   }
   pthread_setname_np(thread_.native_handle(), "gloo-bypass-ask");
   running_ = true;
@@ -127,21 +127,19 @@ bool AddressExchange::look(Introduction& introduction, milliseconds slice) {
     introduction.error = e.what();
     return giveUp(introduction);
   }
-  auto connect = [&] { introduction.connection->connectTo(bytes); };
-  group_.exclusive(connect);
+  group_.exclusive([&] { introduction.connection->connectTo(bytes); });
   return true;
 }
 
 bool AddressExchange::giveUp(Introduction& introduction) {
   bool over = false;
-  auto judge = [&] {
+  group_.exclusive([&] {
     Connection& connection = *introduction.connection;
     over = connection.failure() != nullptr;
     if (over || monotonicNow() < connection.firstUseDeadline()) return;
     connection.failFirstUse(introduction.error);
     over = true;
-  };
-  group_.exclusive(judge);
+  });
   return over;
 }
 

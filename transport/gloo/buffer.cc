@@ -32,19 +32,17 @@ Buffer::Buffer(std::shared_ptr<Group> group, Connection& connection, int slot, v
       direction_(direction) {
   if (direction == Direction::kSend) return;
   bool claimed = false;
-  auto post = [&] {
+  group_->exclusive([&] {
     claimed = connection_.claimSlot(slot);
     if (claimed) connection_.receiveAlways(state_, tagOf(slot), static_cast<std::byte*>(ptr), size);
-  };
-  group_->exclusive(post);
+  });
   GLOO_ENFORCE(claimed, "duplicate buffer for slot ", slot);
 }
 
 Buffer::~Buffer() {
   withdraw(*group_, state_, kSendLinger);
   if (direction_ == Direction::kSend) return;
-  auto release = [this] { connection_.releaseSlot(slot_); };
-  group_->exclusive(release);
+  group_->exclusive([this] { connection_.releaseSlot(slot_); });
 }
 
 void Buffer::send(std::size_t offset, std::size_t length, std::size_t roffset) {
@@ -56,14 +54,13 @@ void Buffer::send(std::size_t offset, std::size_t length, std::size_t roffset) {
   }
   Failure failure;
   bool connected = false;
-  auto post = [&] {
+  group_->exclusive([&] {
     connected = connection_.connected() || connection_.onDemand();
     failure = connection_.failure();
     if (failure || !connected) return;
     failure = connection_.send(state_, {MessageKind::kBound, tagOf(slot_)}, static_cast<std::byte*>(ptr_) + offset,
                                length, roffset);
-  };
-  group_->exclusive(post);
+  });
   if (failure) throwIo(failure);
   GLOO_ENFORCE(connected, "Pair is not connected (rank ", group_->rank(), " <--> rank ", connection_.peerRank, ")");
 }
@@ -79,16 +76,13 @@ void Buffer::wait(Direction direction) {
   Wait wait(*group_, state_, direction);
   if (sending) wait.mustBePosted();
   if (wait.until(deadline, connection_.busyPoll()) == WaitOutcome::kPending) {
-    Failure failure;
-    auto giveUp = [&] {
-      if (wait()) return;
-      connection_.abort(std::make_shared<const std::string>(
-          GLOO_ERROR_MSG(sending ? "Write timeout " : "Read timeout ", connection_.describePeer(), ": rank ",
-                         group_->rank(), " waited ", timeout.count(), "ms")));
-      failure = connection_.failure();
-    };
-    group_->exclusive(giveUp);
-    if (failure) throwIo(failure);
+    exclusiveOrThrow(*group_, [&]() -> Failure {
+      if (wait()) return nullptr;
+      connection_.abort(
+          makeFailure(GLOO_ERROR_MSG(sending ? "Write timeout " : "Read timeout ", connection_.describePeer(),
+                                     ": rank ", group_->rank(), " waited ", timeout.count(), "ms")));
+      return connection_.failure();
+    });
   }
   GLOO_ENFORCE(wait.outcome() != WaitOutcome::kNothingPosted, "No send to wait for");
   if (wait.outcome() == WaitOutcome::kFailed) wait.throwFailure();

@@ -16,11 +16,6 @@ namespace {
 // The handshake of a pair without a timeout ends some day, so that a wait stays bounded (Gloo's own bound).
 constexpr auto kLongestConnect = std::chrono::hours(100);
 
-template <typename... Parts>
-Failure makeFailure(Parts&&... parts) {
-  return std::make_shared<const std::string>(::gloo::MakeString(std::forward<Parts>(parts)...));
-}
-
 }  // namespace
 
 Connection::Connection(Group& group, int peer, std::chrono::milliseconds pairTimeout, ConnectMode mode)

@@ -21,10 +21,9 @@ Group::Group(std::shared_ptr<Transport> transport, int rank, int size)
 
 Group::~Group() {
   addressExchange_.reset();
-  auto close = [this] {
+  exclusive([this] {
     for (Connection& connection : connections_) connection.close("dropped its connection");
-  };
-  exclusive(close);
+  });
 }
 
 Connection* Group::connection(int rank) const {
@@ -97,20 +96,18 @@ std::uint64_t Group::expose(std::byte* data, std::size_t size) {
 
 void Group::conceal(std::uint64_t region, std::chrono::milliseconds linger) {
   bool inUse = false;
-  auto hide = [&] {
+  exclusive([&] {
     exposedMemory_.conceal(region);
     inUse = exposedMemory_.inUse(region);
-  };
-  exclusive(hide);
+  });
   if (inUse) {
     auto calm = [&] { return !exposedMemory_.inUse(region); };
     (void)progress_.waitUntil(std::ref(calm), monotonicNow() + linger);
   }
-  auto end = [&] {
+  exclusive([&] {
     for (Connection& connection : connections_) connection.conceal(region);
     exposedMemory_.forget(region);
-  };
-  exclusive(end);
+  });
 }
 
 void Group::cancel(Operation* operation) {
@@ -152,7 +149,7 @@ void Group::failAll(const Failure& failure) {
 }
 
 void Group::heardOfFailedCollective(const std::string& cause) {
-  if (!heardCause_) heardCause_ = std::make_shared<const std::string>(cause);
+  if (!heardCause_) heardCause_ = makeFailure(cause);
 }
 
 void Group::collectiveFailed(const Failure& why) {

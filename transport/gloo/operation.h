@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/base/check.h"
@@ -22,6 +23,7 @@ struct Operation;
 
 // Why something failed: text for an exception that is thrown later, on the caller's thread. Null: it did not.
 using Failure = std::shared_ptr<const std::string>;
+inline Failure makeFailure(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
 
 // Place in a circular, intrusive list; the list itself is a hook without an operation.
 class ListHook {

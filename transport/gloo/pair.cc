@@ -19,27 +19,23 @@ constexpr auto kLongestWait = std::chrono::hours(100);
 
 Pair::Pair(std::shared_ptr<Group> group, int peerRank, std::chrono::milliseconds timeout, ConnectMode mode)
     : group_(std::move(group)) {
-  Failure failure;
-  auto open = [&] {
+  exclusiveOrThrow(*group_, [&]() -> Failure {
     connection_ = &group_->addConnection(peerRank, timeout, mode);
-    if (mode == ConnectMode::kOnDemand) return;
-    failure = connection_->open();
-    if (!failure) address_ = Address(encodeAddress(connection_->localAddress()), group_->transport().describe());
-  };
-  group_->exclusive(open);
-  if (failure) throwIo(failure);
+    if (mode == ConnectMode::kOnDemand) return nullptr;
+    if (Failure failure = connection_->open()) return failure;
+    address_ = Address(encodeAddress(connection_->localAddress()), group_->transport().describe());
+    return nullptr;
+  });
 }
 
 Pair::~Pair() {
-  auto close = [this] { connection_->close("destroyed its pair"); };
-  group_->exclusive(close);
+  group_->exclusive([this] { connection_->close("destroyed its pair"); });
 }
 
 void Pair::connect(const std::vector<char>& bytes) {
   if (connection_->onDemand()) GLOO_THROW_INVALID_OPERATION_EXCEPTION("this pair connects when it is first used");
   if (bytes == address_.bytes()) GLOO_THROW_INVALID_OPERATION_EXCEPTION("cannot connect to self");
-  auto begin = [&] { connection_->connectTo(bytes); };
-  group_->exclusive(begin);
+  group_->exclusive([&] { connection_->connectTo(bytes); });
   waitUntilConnected();
 }
 
@@ -54,27 +50,23 @@ void Pair::waitUntilConnected() {
   const bool bounded = connection_->timeout > ::gloo::kNoTimeout && connection_->timeout < kLongestWait;
   const auto timeout = bounded ? connection_->timeout : std::chrono::milliseconds(kLongestWait);
   if (!group_->progress().waitUntil(std::ref(arrived), deadlineAfter(timeout))) {
-    auto giveUp = [&] {
+    group_->exclusive([&] {
       if (arrived()) return;
-      connection_->abort(
-          std::make_shared<const std::string>(GLOO_ERROR_MSG("Connect timeout ", connection_->describePeer(), ": rank ",
-                                                             group_->rank(), " waited ", timeout.count(), "ms")));
+      connection_->abort(makeFailure(GLOO_ERROR_MSG("Connect timeout ", connection_->describePeer(), ": rank ",
+                                                    group_->rank(), " waited ", timeout.count(), "ms")));
       failure = connection_->failure();
-    };
-    group_->exclusive(giveUp);
+    });
   }
   if (failure) throwIo(failure);
 }
 
 void Pair::close() {
-  auto close = [this] { connection_->close("closed its connection"); };
-  group_->exclusive(close);
+  group_->exclusive([this] { connection_->close("closed its connection"); });
 }
 
 void Pair::setSync(bool enable, bool busyPoll) {
   if (!enable) GLOO_THROW_INVALID_OPERATION_EXCEPTION("Can only switch to sync mode");
-  auto use = [this] { (void)connection_->wake(); };
-  group_->exclusive(use);
+  group_->exclusive([this] { (void)connection_->wake(); });
   waitUntilConnected();
   connection_->setBusyPoll(busyPoll);
   if (busyPoll) group_->setBusyPoll();
@@ -98,8 +90,7 @@ void Pair::recv(::gloo::transport::UnboundBuffer* buffer, std::uint64_t tag, std
 
 bool Pair::connectedNow() {
   bool connected = false;
-  auto look = [&] { connected = connection_->connected(); };
-  group_->exclusive(look);
+  group_->exclusive([&] { connected = connection_->connected(); });
   return connected;
 }
 

@@ -94,7 +94,7 @@ void RemoteRequests::onDone(Asked& asked, std::span<const std::byte> payload) {
 void RemoteRequests::onRefused(Asked& asked, RemoteRefusal refusal) {
   const std::uint64_t number = asked.request.operation;
   asked.answered = true;
-  asked.failure = std::make_shared<const std::string>(GLOO_ERROR_MSG(
+  asked.failure = makeFailure(GLOO_ERROR_MSG(
       "Rank ", connection_.rank(), ": ", asked.isPut() ? "put to " : "get from ", connection_.describePeer(), " of ",
       asked.request.length, " bytes at offset ", asked.request.offset, " was refused: ", describe(refusal)));
   if (!asked.isPut() && asked.underWay) {

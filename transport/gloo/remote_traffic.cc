@@ -62,8 +62,8 @@ bool RemoteTraffic::posted(const Status& status, const char* what) {
   if (status.ok()) return open();
   // Where the channel is over, it tells the connection; what came before the peer's end is still received then.
   if (open() && connection_.channel()->state() <= ChannelState::kConnected) {
-    connection_.abort(std::make_shared<const std::string>(GLOO_ERROR_MSG(
-        "Rank ", group_.rank(), " cannot ", what, connection_.describePeer(), ": ", status.error().message)));
+    connection_.abort(makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot ", what, connection_.describePeer(),
+                                                 ": ", status.error().message)));
   }
   return false;
 }
@@ -112,9 +112,9 @@ void RemoteTraffic::cancelReceive(RemoteRole role, std::uint64_t number) {
 
 void RemoteTraffic::violation(const char* what) {
   if (!open()) return;
-  connection_.abort(std::make_shared<const std::string>(
-      GLOO_ERROR_MSG("Rank ", group_.rank(), " closed its connection to ", connection_.describePeer(),
-                     ": the peer broke the protocol of remote keys: ", what)));
+  connection_.abort(
+      makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " closed its connection to ", connection_.describePeer(),
+                                 ": the peer broke the protocol of remote keys: ", what)));
 }
 
 void RemoteTraffic::onSendComplete(OperationToken token) {
@@ -209,7 +209,7 @@ void RemoteTraffic::dropNext() {
   if (toDrop_.empty() || !open()) return;
   const Dropped next = toDrop_.front();
   if (!dropped_.reserve(next.length)) {
-    connection_.abort(std::make_shared<const std::string>(
+    connection_.abort(makeFailure(
         GLOO_ERROR_MSG("Rank ", group_.rank(), " closed its connection to ", connection_.describePeer(), ": it sends ",
                        next.length, " bytes for a put or get that is over, and there is no memory to take them in")));
     return;

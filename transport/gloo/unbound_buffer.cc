@@ -45,8 +45,7 @@ bool UnboundBuffer::wait(Direction direction, int* rank, std::chrono::millisecon
   Wait wait(group_, state_, direction);
   if (wait.until(deadlineAfter(timeout), group_.busyPoll()) == WaitOutcome::kPending) {
     // It may have completed between the deadline and now.
-    auto lookAgain = [&] { (void)wait(); };
-    group_.exclusive(lookAgain);
+    group_.exclusive([&] { (void)wait(); });
   }
   switch (wait.outcome()) {
     case WaitOutcome::kCompleted:
@@ -65,16 +64,14 @@ bool UnboundBuffer::wait(Direction direction, int* rank, std::chrono::millisecon
 void UnboundBuffer::timedOut(Direction direction, std::chrono::milliseconds timeout) {
   const bool sending = direction == Direction::kSend;
   std::ostringstream peers;
-  auto failAll = [&] {
+  group_.exclusive([&] {
     for (Operation* o = state_.operations.next(); o != nullptr; o = o->byBuffer.next()) {
       if (o->direction != direction) continue;
       if (o->connection != nullptr) peers << " " << o->connection->describePeer();
       for (const int source : o->sources) peers << " rank " << source;
     }
-    group_.failAll(std::make_shared<const std::string>(
-        GLOO_ERROR_MSG("Application timeout caused pair closure (rank ", group_.rank(), ")")));
-  };
-  group_.exclusive(failAll);
+    group_.failAll(makeFailure(GLOO_ERROR_MSG("Application timeout caused pair closure (rank ", group_.rank(), ")")));
+  });
   throw ::gloo::IoException(GLOO_ERROR_MSG("Timed out waiting ", timeout.count(), "ms for ", sending ? "send" : "recv",
                                            " operation to complete: rank ", group_.rank(), sending ? ", to" : ", from",
                                            peers.str().empty() ? " no one, nothing is pending" : peers.str()));
@@ -85,8 +82,7 @@ void UnboundBuffer::abortWaitRecv() { abortWait(Direction::kReceive); }
 void UnboundBuffer::abortWaitSend() { abortWait(Direction::kSend); }
 
 void UnboundBuffer::abortWait(Direction direction) {
-  auto abort = [&] { state_.of(direction).abort = true; };
-  group_.exclusive(abort);
+  group_.exclusive([&] { state_.of(direction).abort = true; });
 }
 
 Connection& UnboundBuffer::connection(int rank) const {
@@ -104,60 +100,48 @@ std::byte* UnboundBuffer::checkedRange(std::size_t offset, std::size_t nbytes) c
   return begin + offset;
 }
 
+// Without a length: up to the buffer's end.
+std::size_t UnboundBuffer::lengthFrom(std::size_t offset, std::size_t nbytes) const {
+  if (nbytes != kUnspecifiedByteCount) return nbytes;
+  GLOO_ENFORCE_LE(offset, size);
+  return size - offset;
+}
+
 void UnboundBuffer::send(int dstRank, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
-  if (nbytes == kUnspecifiedByteCount) {
-    GLOO_ENFORCE_LE(offset, size);
-    nbytes = size - offset;
-  }
+  nbytes = lengthFrom(offset, nbytes);
   send(connection(dstRank), slot, offset, nbytes);
 }
 
 void UnboundBuffer::recv(int srcRank, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
-  if (nbytes == kUnspecifiedByteCount) {
-    GLOO_ENFORCE_LE(offset, size);
-    nbytes = size - offset;
-  }
+  nbytes = lengthFrom(offset, nbytes);
   recv(connection(srcRank), slot, offset, nbytes);
 }
 
 void UnboundBuffer::recv(std::vector<int> srcRanks, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
-  if (nbytes == kUnspecifiedByteCount) {
-    GLOO_ENFORCE_LT(offset, size);
-    nbytes = size - offset;
-  }
+  if (nbytes == kUnspecifiedByteCount) GLOO_ENFORCE_LT(offset, size);  // as over TCP
+  nbytes = lengthFrom(offset, nbytes);
   std::byte* data = checkedRange(offset, nbytes);
-  Failure failure;
-  auto post = [&] { failure = group_.receiveFromAny(state_, slot, data, nbytes, std::move(srcRanks)); };
-  group_.exclusive(post);
-  if (failure) throwIo(failure);
+  exclusiveOrThrow(group_, [&] { return group_.receiveFromAny(state_, slot, data, nbytes, std::move(srcRanks)); });
 }
 
 void UnboundBuffer::send(Connection& connection, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
   std::byte* data = checkedRange(offset, nbytes);
-  Failure failure;
-  auto post = [&] {
-    failure = connection.send(state_, {MessageKind::kUnbound, slot}, data, nbytes, /*remoteOffset=*/0);
-  };
-  group_.exclusive(post);
-  if (failure) throwIo(failure);
+  exclusiveOrThrow(
+      group_, [&] { return connection.send(state_, {MessageKind::kUnbound, slot}, data, nbytes, /*remoteOffset=*/0); });
 }
 
 void UnboundBuffer::recv(Connection& connection, std::uint64_t slot, std::size_t offset, std::size_t nbytes) {
   std::byte* data = checkedRange(offset, nbytes);
-  Failure failure;
-  auto post = [&] { failure = connection.receive(state_, slot, data, nbytes); };
-  group_.exclusive(post);
-  if (failure) throwIo(failure);
+  exclusiveOrThrow(group_, [&] { return connection.receive(state_, slot, data, nbytes); });
 }
 
 std::unique_ptr<gloo_version::RemoteKey> UnboundBuffer::getRemoteKey() const {
   std::uint64_t context = 0, region = 0;
-  auto expose = [&] {
+  group_.exclusive([&] {
     if (region_ == 0) region_ = group_.expose(static_cast<std::byte*>(ptr), size);
     region = region_;
     context = group_.exposedMemory().context();
-  };
-  group_.exclusive(expose);
+  });
   return std::make_unique<RemoteKey>(group_.rank(), size, context, region);
 }
 
@@ -187,20 +171,17 @@ void UnboundBuffer::access(RemoteMessageType type, const gloo_version::RemoteKey
     return;
   }
   Connection& peer = connection(key.rank);
-  Failure failure;
-  auto ask = [&] { failure = peer.access(state_, request, local); };
-  group_.exclusive(ask);
-  if (failure) throwIo(failure);
+  exclusiveOrThrow(group_, [&] { return peer.access(state_, request, local); });
 }
 
 // A refusal is found by waitSend, as that of another rank would be.
 void UnboundBuffer::accessOwn(const RemoteMessage& request, std::byte* local) {
-  auto copy = [&] {
+  group_.exclusive([&] {
     const ExposedMemory::Place place = group_.exposedMemory().find(request);
     if (place.refusal != RemoteRefusal::kNone) {
-      state_.failure = std::make_shared<const std::string>(
-          GLOO_ERROR_MSG("Rank ", group_.rank(), ": put or get on its own memory of ", request.length,
-                         " bytes at offset ", request.offset, " was refused: ", describe(place.refusal)));
+      state_.failure =
+          makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), ": put or get on its own memory of ", request.length,
+                                     " bytes at offset ", request.offset, " was refused: ", describe(place.refusal)));
       return;
     }
     const bool put = request.type == RemoteMessageType::kPut;
@@ -208,8 +189,7 @@ void UnboundBuffer::accessOwn(const RemoteMessage& request, std::byte* local) {
     Progress& progress = state_.of(Direction::kSend);
     progress.completions++;
     progress.rank = group_.rank();
-  };
-  group_.exclusive(copy);
+  });
 }
 
 }  // namespace gloo_bypass::adapter

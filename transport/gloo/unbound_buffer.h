@@ -58,6 +58,7 @@ class UnboundBuffer final : public gloo_version::RemoteKeyBuffer {
   void abortWait(Direction direction);
   Connection& connection(int rank) const;
   std::byte* checkedRange(std::size_t offset, std::size_t nbytes) const;
+  std::size_t lengthFrom(std::size_t offset, std::size_t nbytes) const;
   void access(RemoteMessageType type, const gloo_version::RemoteKey& key, std::size_t offset, std::size_t roffset,
               std::size_t nbytes);
   void accessOwn(const RemoteMessage& request, std::byte* local);

@@ -15,22 +15,19 @@ void withdraw(Group& group, BufferState& buffer, std::chrono::milliseconds linge
   // Nothing will touch the buffer: the last operation's end happened before this load.
   if (buffer.references.load(std::memory_order_acquire) == 0) return;
   bool sending = false;
-  auto look = [&] { sending = buffer.of(Direction::kSend).pending > 0; };
-  group.exclusive(look);
+  group.exclusive([&] { sending = buffer.of(Direction::kSend).pending > 0; });
   if (sending) {
     auto sent = [&] { return buffer.of(Direction::kSend).pending == 0; };
     (void)group.progress().waitUntil(std::ref(sent), deadlineAfter(linger));
   }
-  auto cancelAll = [&] {
+  group.exclusive([&] {
     while (Operation* operation = buffer.operations.next()) group.cancel(operation);
-  };
-  group.exclusive(cancelAll);
+  });
 }
 
 void Wait::throwFailure() {
   if (collectiveFailed_) {
-    auto tell = [this] { group_.collectiveFailed(failure_); };
-    group_.exclusive(tell);
+    group_.exclusive([this] { group_.collectiveFailed(failure_); });
   }
   throwIo(failure_);
 }

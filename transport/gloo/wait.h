@@ -81,4 +81,12 @@ void withdraw(Group& group, BufferState& buffer, std::chrono::milliseconds linge
 
 [[noreturn]] void throwIo(const Failure& failure);
 
+// Runs `f` with exclusive access, and throws the failure that it returns, if it does.
+template <typename F>
+void exclusiveOrThrow(const Group& group, F&& f) {
+  Failure failure;
+  group.exclusive([&] { failure = f(); });
+  if (failure) throwIo(failure);
+}
+
 }  // namespace gloo_bypass::adapter
