@@ -1,9 +1,8 @@
 // Messages on their way in: introduced to the matcher in order of their ids, and reassembled. Pure.
 //
-//   first frame -> known -> described -> (and every earlier id) introduced -+- receive posted: matched, grant sent if
-//                                                                           |                  requested
-//                                                                           `- none: unmatched, announced to the user,
-//                                                                           staged
+//   first frame -> known -> described -> (and every earlier id) introduced
+//                                                                  |- receive posted: matched, grant sent if requested
+//                                                                  `- none: unmatched, announced to the user, staged
 //
 // kData and kAnnounce describe a message: tag, length. A kChunk may come before them; it is staged.
 //

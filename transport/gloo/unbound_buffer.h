@@ -2,15 +2,13 @@
 // lets other ranks put into it and get from it while this rank does nothing.
 //
 // What holds for put and get:
-// - waitSend waits for both. When it returns after a put, the bytes are in the other rank's buffer; after a get, in
-// this one.
-// - Those of this rank on the same bytes of one buffer take effect in the order in which they were called; others in
-// any.
+// - waitSend waits for both. After a put the bytes are then in the other rank's buffer, after a get in this one.
+// - Those of this rank on the same bytes of one buffer take effect in the order of the calls; others in any.
 // - The slot means nothing: they match no send and no receive.
-// - What the other rank refuses (its buffer is gone, a key of another context) fails this buffer's waits; the pair goes
-// on.
+// - If the other rank refuses (its buffer is gone, the key is of another context), this buffer's waits fail; the pair
+//   goes on.
 // - A key of this rank's own buffer copies at once.
-// - Once a buffer whose key was taken has been destroyed, nobody touches its memory. What is under way may end before.
+// - Once a buffer that has given out a key is destroyed, nobody touches its memory. What is under way may end before.
 #pragma once
 
 #include <chrono>

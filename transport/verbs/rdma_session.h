@@ -1,11 +1,9 @@
 // One channel's life over queue pairs, without the handle that its user holds (transport/sessions).
 //
 //   frames queue pair, rail 0     SENDs under credits: small messages whole, announcements of large ones, and that
-//   those have been
-//                                 read
+//                                 those have been read
 //   reads queue pair, each rail   RDMA READs of announced messages, from the sender's buffer into the receiver's, cut
-//   into chunks.
-//                                 Apart from the frames, so that no frame waits behind a megabyte
+//                                 into chunks. Apart from the frames, so that no frame waits behind a megabyte
 //
 //   message    small: copied, sent, complete at once; or, if it is to be confirmed, once the peer's adapter has it
 //              large, or the receiver's window is full: registered, announced; the receiver reads it when a receive
