@@ -7,10 +7,12 @@
 // memory is long enough.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <type_traits>
 
 #include "transport/base/byte_order.h"
@@ -25,6 +27,8 @@ class FieldWriter {
   void operator()(const T&... fields) {
     (put(fields), ...);
   }
+  // As many as there are.
+  void bytes(std::span<const std::byte> from) { to_ = std::copy(from.begin(), from.end(), to_); }
   // Reserved: zero.
   void skip(std::size_t bytes) {
     std::memset(to_, 0, bytes);

@@ -312,14 +312,7 @@ void Session::becomeClosed(TimePoint now) {
 void Session::enterPeerClosed(TimePoint now) {
   acks_.requestAck();
   if (state_ == SessionState::kClosing) return becomeClosed(now);
-  own_->over = true;
-  sends_.clear();
-  board_.clear();
-  controls_.clear();
-  undone_.reset();
-  liveness_.lossProbeDue = false;
-  path_.mtu.stop();
-  dropRepair();
+  dropUnderWay();
   incoming_.forgetReceives();
   setState(SessionState::kPeerClosed);
 }

@@ -31,7 +31,7 @@ void Session::beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeade
   header->sequence = truncateSequence(board_.next());
   header->timestamp = ticks(now);
   header->messageLimit = truncateSequence(incoming_.messageLimit());
-  header->byteLimit = const_cast<IncomingMessages&>(incoming_).credit().limit();
+  header->byteLimit = incoming_.credit().limit();
   acks_.fillHeader(now, header);
 }
 
