@@ -18,7 +18,7 @@ enum class LinkMode : std::uint8_t {
   kNetdev = 2,  // a Linux network interface, through af_packet or af_xdp
   kPci = 3,     // a NIC with a DPDK driver
 };
-// What link mode auto uses between hosts.
+// The network that link mode auto uses between hosts.
 enum class Network : std::uint8_t {
   kAuto = 0,    // pci if a device address is set, else UDP
   kUdp = 1,     // the kernel's UDP sockets

@@ -119,9 +119,9 @@ class Transport {
   virtual void closeAll() {}
   virtual TransportReport report() const = 0;
 
-  // From now on whoever posts operations measures how long they take. Before the first channel.
+  // Before the first channel: whoever posts operations shall measure how long they take.
   void measureLatencies() { latencies_ = std::make_unique<LatencyRecorder>(); }
-  // Null: nobody wants to know. Exception to the rule: any thread, no exclusive access needed.
+  // Null: not measured. Exception to the rule: any thread, no exclusive access needed.
   LatencyRecorder* latencies() const { return latencies_.get(); }
 
  private:

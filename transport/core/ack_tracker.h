@@ -42,7 +42,7 @@ class AckTracker {
   // The cumulative number went out; with gaps the ranges must have gone out too.
   void onAckSent();
 
-  // What to write into any header.
+  // Fills in the acknowledgement that every header carries.
   void fillHeader(TimePoint now, wire::PacketHeader* header) const;
   // At most kSentSackRanges ranges: those of the latest arrivals first, then from the highest down.
   void writeRanges(wire::PacketWriter* writer) const;

@@ -13,7 +13,7 @@
 
 namespace gloo_bypass {
 
-// What one processed acknowledgement taught.
+// The result of processing one acknowledgement.
 struct AckSample {
   TimePoint now;
   std::size_t ackedBytes = 0;     // newly acknowledged, cumulatively or selectively

@@ -27,7 +27,7 @@ class CreditWindow {
   // Bytes that are in the user's buffer now, or thrown away.
   void onConsumed(std::size_t bytes) { consumed_ += bytes; }
 
-  // The limit moved so far that the peer must be told reliably, not just in passing.
+  // The limit has moved so far that a frame of its own must report it to the peer.
   bool updateDue() const { return limit() - told_ >= window_ / 4; }
   void onTold() { told_ = limit(); }
 

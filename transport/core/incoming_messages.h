@@ -59,7 +59,7 @@ class IncomingMessages {
 
   CreditWindow& credit() { return credit_; }
   std::uint64_t messageLimit() const { return finished_ + kMaxOpenMessages; }
-  // Limits moved so far that the peer must be told reliably.
+  // The limits have moved so far that a frame of their own must report them to the peer.
   bool limitsDue() const { return credit_.updateDue() || finished_ - toldFinished_ >= kMaxOpenMessages / 4; }
   void onLimitsTold() {
     credit_.onTold();

@@ -28,7 +28,7 @@ void SendQueue::post(const SendRequest& request) {
   if (!copy(message) && longPath_) waitForRoom(slot);
 }
 
-// What will never fit does not stand in the way of what will.
+// A message that will never fit does not hold up others.
 void SendQueue::waitForRoom(SlotIndex slot) {
   const Message& message = messages_[slot];
   if (message.length > config_.maxBufferBytes) return;

@@ -7,7 +7,7 @@
 //
 // A message that awaits a grant only for want of credit goes on eagerly when credit comes first (starved_).
 //
-// What rails carry (session.h) are chunks of long messages that this queue's own session has introduced.
+// Rails (session.h) carry chunks of long messages that this queue's own session has introduced.
 //
 // Ids are given when a message is introduced, in order, without holes. A copied message completes when the port has
 // taken every byte: nothing of it is left in this process alone, except for retransmission. It completes when every
@@ -72,7 +72,7 @@ class SendQueue {
   bool next(const ChunkSizes& sizes, FramePlan* plan);
   // Whether next() would give anything.
   bool ready(const ChunkSizes& sizes);
-  // The same for a rail. What nextPart() gave is acknowledged by onPartAcked().
+  // The same for a rail. onPartAcked() reports that the peer has what nextPart() gave.
   bool nextPart(const ChunkSizes& sizes, FramePlan* plan);
   bool partReady(const ChunkSizes& sizes) {
     return !granted_.empty() || frontHasParts() || oldestStarved(sizes) != nullptr;

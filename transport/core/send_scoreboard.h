@@ -24,7 +24,7 @@ namespace gloo_bypass {
 
 enum class FrameState : std::uint8_t { kUnsent, kInFlight, kLost, kAcknowledged };
 
-// Of a frame's latest transmission.
+// The state of a frame's latest transmission.
 enum class FramePieces : std::uint8_t { kNone, kUsual, kSmall };
 
 struct SentFrame {

@@ -126,7 +126,7 @@ void Session::establish(TimePoint now) {
   if (state_ == SessionState::kConnecting) setState(SessionState::kEstablished);
 }
 
-// Whether the measured round trip is so long. What was beyond it `before` stays there until it is well below, so that a
+// Whether the path's round trip is as long as `roundTrip`. If it was `before`, it must fall well below, so that a
 // path at its edge does not go to and fro.
 bool Session::isBeyond(Duration roundTrip, bool before) const {
   return !config_.losslessLink && path_.rtt.minimum() >= (before ? roundTrip * 3 / 4 : roundTrip);
@@ -270,7 +270,7 @@ void Session::violate(const std::string& what) {
   enterFailed({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what + "; the connection is closed"}, true);
 }
 
-// Closed without delivering. Before the peer was heard of nobody waits for a reset: its own connect times out.
+// Closes without delivering. A peer that was never heard needs no reset: its own connect times out.
 void Session::abandon() {
   dropEverything();
   handshake_.stop();

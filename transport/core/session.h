@@ -101,8 +101,7 @@ class Session {
     return wire::peekReceiverId(datagram);
   }
 
-  // What the way to the peer is, where the configuration could not know: loses nothing; checks what it carries. Before
-  // connect().
+  // Before connect(), what the configuration could not know: the link loses nothing; it checks what it carries.
   void markLossless();
   void markVerified();
   // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now. Where it may
@@ -155,7 +154,7 @@ class Session {
  private:
   enum class Sent : std::uint8_t { kNothing, kFrame, kAck, kHello, kProbe, kProbeReply, kReset, kRepair, kPiece };
 
-  // What a numbered frame carries besides its number. Of a frame without a message only the size counts.
+  // The content of a numbered frame; without a message it is only a size.
   struct FrameContent {
     std::span<const std::byte> payload;
     std::size_t padding = 0;
@@ -293,7 +292,7 @@ class Session {
     bool pacingBlocked = false;
     PathProbe mtu;
     std::size_t linkDatagramBytes = 0,
-                firstDatagramBytes = 0;  // what the link carries and what to begin with, told by connect()
+                firstDatagramBytes = 0;  // from connect(): what the link carries, and what to begin with
     std::uint16_t probeReplyDue = 0;     // size; 0: none
     std::size_t countedWindow = 0;       // this path's part of SharedMessages::windowBytes
     bool isLong = false;                 // from longPathRtt on

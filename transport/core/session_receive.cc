@@ -1,4 +1,4 @@
-// What arrives.
+// Handles the datagrams that arrive.
 #include "transport/base/sequence.h"
 #include "transport/core/session.h"
 
@@ -93,7 +93,7 @@ void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram)
   if (handleAcknowledgement(now, packet)) handleContent(now, packet, datagram.size());
 }
 
-// What the datagram carries besides its acknowledgement.
+// Handles the rest of a datagram, after its acknowledgement.
 void Session::handleContent(TimePoint now, const wire::ParsedPacket& packet, std::size_t datagramBytes) {
   const wire::PacketHeader& header = packet.header;
   switch (header.type) {
@@ -179,7 +179,7 @@ bool Session::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet)
     path_.rtt.resetBackOff();  // answered
     liveness_.timerSince = now;
   }
-  // Of a datagram's cumulative number alone it is not known whether there are gaps, and which.
+  // A cumulative number alone does not say whether there are gaps, and which.
   if (header.type != wire::FrameType::kAck || packet.sackCount() >= wire::kSentSackRanges) return false;
   const std::int64_t sentTick = now.time_since_epoch().count() / wire::kTickNanoseconds - elapsed;
   return losses_.onArrivalOf(TimePoint(Duration(sentTick * wire::kTickNanoseconds)));
@@ -194,7 +194,7 @@ bool Session::acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t
        n = board_.nextUnacknowledged(n + 1, end)) {
     const SentFrame sent = board_.frame(n);
     if (!board_.acknowledge(now, n)) return false;
-    // Of several transmissions the echo tells which one arrived.
+    // The echo says which of several transmissions arrived.
     const bool latest = !sent.retransmitted || (header.flags & wire::kFlagEcho) == 0 ||
                         static_cast<std::int32_t>(header.timestampEcho - ticks(sent.sentAt)) >= 0;
     if (latest && sent.state == FrameState::kInFlight) board_.noteAckedOrder(sent.order);

@@ -162,7 +162,7 @@ std::size_t Session::detectLosses(TimePoint now) {
   path_.mtu.suspect(now, losses_.takeLostAgain());
   const bool unrepaired = losses_.unrepairedFrames() != counters_.framesUnrepaired;
   counters_.framesUnrepaired = losses_.unrepairedFrames();
-  // What a full queue drops comes in rows that no repair makes up for, and more frames would be more drops.
+  // A full queue drops rows of frames that no repair makes up for; more frames would only be dropped too.
   if (path_.rtt.latest() > path_.rtt.minimum() + path_.rtt.minimum() / kQueueShare) return bytes;
   repair_.lossEstimate.onLost(losses_.lostFrames() - lostBefore);
   if (unrepaired && now - repair_.marginRaisedAt >= path_.rtt.smoothed()) {
@@ -172,7 +172,7 @@ std::size_t Session::detectLosses(TimePoint now) {
   return bytes;
 }
 
-// What the peer recovered was lost on the way all the same. False: more than was ever sent.
+// Counts what the peer recovered as lost on the way. False: the peer reports more than was ever sent.
 bool Session::noteRepaired(TimePoint now, const wire::ParsedPacket& packet, std::size_t* lostBytes) {
   *lostBytes = 0;
   if (packet.header.type != wire::FrameType::kAck || packet.body.empty()) return true;
@@ -237,7 +237,7 @@ void Session::handleRepair(TimePoint now, const wire::ParsedPacket& packet) {
   takeRecovered(now);
 }
 
-// What was put together here goes the way of what arrives. False: it was damaged.
+// Handles a frame that was put together here as if it had arrived. False: it was damaged.
 bool Session::handleSymbol(TimePoint now, std::uint64_t sequence, const FrameSymbol& frame) {
   const bool checked = wire::isData(frame.type) && (checksum_ || frame.payloadCrc != 0);
   if (checked && wire::crc32c(frame.payload) != frame.payloadCrc) {

@@ -1,4 +1,4 @@
-// What happens although nothing arrives.
+// The session's timers.
 #include <algorithm>
 
 #include "transport/core/session.h"
@@ -6,8 +6,8 @@
 namespace gloo_bypass {
 namespace {
 
-// Of the peer timeout: a timer that fires so late means that this process stood still, and proves nothing about the
-// peer.
+// A timer that fires this share of the peer timeout late means that this process stood still, and proves nothing about
+// the peer.
 constexpr int kPauseShare = 4;
 
 }  // namespace

@@ -1,6 +1,6 @@
-// What goes out. Order: a datagram the port refused, acknowledgements that report gaps, retransmissions, control
-// frames, then messages; every datagram carries the cumulative acknowledgement and the limits, so a pure
-// acknowledgement goes out only where nothing else does.
+// Makes the datagrams that go out. Order: a datagram the port refused, acknowledgements that report gaps,
+// retransmissions, control frames, then messages; every datagram carries the cumulative acknowledgement and the limits,
+// so a pure acknowledgement goes out only where nothing else does.
 #include <algorithm>
 #include <utility>
 
@@ -122,7 +122,7 @@ wire::MessageHeader Session::describeMessage(const SentFrame& frame) const {
   return message;
 }
 
-// What a frame of a message carries, and the padding that aligns it in the receiver's memory.
+// Fills in a message frame's payload, and the padding that aligns it in the receiver's memory.
 void Session::fillContent(const SentFrame& frame, FrameContent* content, wire::PacketHeader* header) const {
   std::span<const std::byte>& payload = content->payload;
   if (frame.length > 0) payload = {sends_.payload(frame.message, frame.number), frame.length};

@@ -58,7 +58,7 @@ class AddressExchange {
   // False: the destructor was called, or nothing is left to do.
   bool takeNew(std::vector<Introduction>& open);
   void tell(Introduction& introduction);
-  // How long the store may be asked for one address; where it counts: from one question to the next.
+  // How long to wait for one address; where the store counts, the pause between two looks.
   std::chrono::milliseconds slice(const std::vector<Introduction>& open) const;
   // Throws what the store throws. False: not yet.
   bool isTold(const std::string& key, std::chrono::milliseconds slice);
@@ -71,7 +71,7 @@ class AddressExchange {
   Group& group_;
   const std::shared_ptr<gloo_version::ContextStore> store_;
   const bool counts_;
-  Mutex mutex_;  // taken with or without exclusive access; exclusive access is never asked for under it
+  Mutex mutex_;  // taken with or without exclusive access, which nobody acquires while holding it
   Condition changed_;
   std::vector<Introduction> new_ GLOO_BYPASS_GUARDED_BY(mutex_);
   bool running_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;

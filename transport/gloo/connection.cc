@@ -249,7 +249,7 @@ void Connection::tellCollectiveFailed() {
   if (connected() && group_.failedCollective()) notice_.send(*channel_, *group_.failedCollective());
 }
 
-// What is posted stays so: some of it may still complete, and the program takes back the rest.
+// Pending operations stay: some may still complete, and the program withdraws the rest.
 void Connection::onPeersCollectiveFailed(const std::string& why) {
   group_.heardOfFailedCollective(why);
   peersCollectives_ = makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot complete a collective: it failed at ",

@@ -50,7 +50,7 @@ class Connection final : private ChannelObserver {
   Connection& operator=(const Connection&) = delete;
 
   const int peerRank;
-  // Of the context when the pair was made; for connecting and for bound buffers, as over TCP.
+  // The context's when the pair was made; for connecting and for bound buffers, as over TCP.
   const std::chrono::milliseconds timeout;
 
   Failure open();
@@ -139,7 +139,7 @@ class Connection final : private ChannelObserver {
   bool firstOfItsKey(const Operation& operation) const;
   // The peer cannot complete a collective, and says why.
   void onPeersCollectiveFailed(const std::string& why);
-  // Of what a collective posts here; null: it may.
+  // Why a collective may post nothing here; null: it may.
   Failure refusal(MessageKey key);
   // In the order posted; not for persistent ones.
   void appendPending(Operation& operation);

@@ -1,4 +1,4 @@
-// What a rank says to another when a collective has failed here: the other may wait for this rank in the same
+// A rank's message to another when a collective has failed here: the other may wait for this rank in the same
 // collective, and would wait until its timeout. One message of the channel, each way at most once: text, which says
 // why.
 //

@@ -1,4 +1,4 @@
-// What is behind one Gloo context: its connections, and the receives from any rank. Outlives the context until the
+// The state of one Gloo context: its connections, and the receives from any rank. Outlives the context until the
 // last bound buffer is gone.
 //
 //   Context, Pair, Buffer, UnboundBuffer  (Gloo's handles)  ->  Group  ->  Connection  ->  MessageChannel

@@ -55,12 +55,12 @@ class ListHook {
 
 // Whether the message belongs to an operation of all ranks, so that the failure of one is that of all. Gloo has a
 // collective's kind in the first byte of a slot (gloo/types.h, class Slot); PyTorch's send and recv have tags of 32
-// bits. What a bound buffer is for nobody can tell: its pair stands for itself.
+// bits. A bound buffer does not show what it is for: its pair stands for itself.
 constexpr bool isCollective(MessageKey key) { return key.kind == MessageKind::kUnbound && (key.tag >> 56) != 0; }
 
 enum class Direction : std::uint8_t { kSend = 0, kReceive = 1 };
 
-// What has happened to a buffer's operations of one direction.
+// The progress of a buffer's operations in one direction.
 struct Progress {
   int completions = 0;  // not yet taken by a wait
   int pending = 0;      // posted, neither complete nor failed; a persistent receive is not counted
@@ -102,7 +102,7 @@ struct alignas(64) Operation {
   bool persistent = false;
   bool sent = false;               // complete, but behind an earlier send of the same buffer, peer and key
   bool remote = false;             // a put or get; those are waited for as sends
-  std::uint64_t remoteNumber = 0;  // of a put or get: 0 until it has been asked of the peer
+  std::uint64_t remoteNumber = 0;  // of a put or get: 0 until the peer has been asked for it
   MessageKey key;
   std::byte* data = nullptr;
   std::size_t length = 0;

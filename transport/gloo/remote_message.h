@@ -1,4 +1,4 @@
-// What two ranks say to each other about puts and gets: one message of the channel each, with a fixed header.
+// The messages of puts and gets between two ranks: one message of the channel each, with a fixed header.
 //
 //   offset size  field                                     little-endian
 //        0    1  type (RemoteMessageType)
@@ -62,7 +62,7 @@ inline constexpr std::size_t kRemoteHeaderBytes = 48;
 // header it fits into one frame of every back-end.
 inline constexpr std::size_t kInlineBytes = 4096;
 inline constexpr std::size_t kMaxRemoteMessageBytes = kRemoteHeaderBytes + kInlineBytes;
-// Operations of one rank at one other that have been asked for and not answered; more wait where they were asked for.
+// How many operations a rank asks of one peer at a time; further ones wait until answers come.
 inline constexpr std::size_t kMaxRemoteOperations = 64;
 
 std::vector<std::byte> encodeRemoteMessage(const RemoteMessage& message, std::span<const std::byte> payload);

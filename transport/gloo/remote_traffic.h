@@ -30,7 +30,7 @@ class Group;
 // In which of the two a token's operation is.
 enum class RemoteRole : std::uint8_t { kAsks = 0, kServes = 1 };
 
-// Where data is received that nobody waits for any more. Its length is the peer's choice, up to that of the longest put
+// Memory for data that is no longer wanted. Its length is the peer's choice, up to that of the longest put
 // or get there was: memory may run out, which is the connection's end only.
 class DropMemory {
  public:

@@ -1,7 +1,7 @@
 // Gloo's buffer of the newer API: sends to and receives from any pair of its context, by 64-bit slot. Its remote key
 // lets other ranks put into it and get from it while this rank does nothing.
 //
-// What holds for put and get:
+// Put and get:
 // - waitSend waits for both. After a put the bytes are then in the other rank's buffer, after a get in this one.
 // - Those of this rank on the same bytes of one buffer take effect in the order of the calls; others in any.
 // - The slot means nothing: they match no send and no receive.
@@ -64,7 +64,7 @@ class UnboundBuffer final : public gloo_version::RemoteKeyBuffer {
   const std::shared_ptr<Context> context_;
   Group& group_;
   BufferState state_;
-  mutable std::uint64_t region_ = 0;  // 0: its key was not asked for; written with exclusive access
+  mutable std::uint64_t region_ = 0;  // 0: it has given out no key; written with exclusive access
 };
 
 }  // namespace gloo_bypass::adapter

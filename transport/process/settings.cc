@@ -53,7 +53,7 @@ Error unknownVariable(std::string_view name) {
                            printable(name), nearest->name));
 }
 
-// What must hold between settings; each error names both.
+// Rules between settings; each error names both.
 Status validateTogether(const TransportConfig& config) {
   const SessionConfig& session = config.session;
   const char* const askedForPci = config.link == LinkMode::kPci     ? "GLOO_BYPASS_LINK='pci'"

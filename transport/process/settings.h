@@ -44,7 +44,7 @@ Result<TransportConfig> configurationFromTexts(std::span<const SettingText> text
 // Ranges of every setting, and what must hold between two of them. The error names setting, value and what is allowed.
 Status validate(const TransportConfig& config);
 
-// What differs, by setting, in the table's order: "GLOO_BYPASS_LINK: memif and netdev". Empty: equal.
+// The settings that differ, in the table's order: "GLOO_BYPASS_LINK: memif and netdev". Empty: equal.
 std::vector<std::string> differences(const TransportConfig& first, const TransportConfig& second);
 
 // The table for people, ending in a new line.

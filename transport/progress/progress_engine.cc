@@ -439,7 +439,7 @@ class ProgressEngine::Impl {
   const int forks_ = forked_child::forks.load(std::memory_order_relaxed);
   Mutex mutex_;  // exclusive access
   std::atomic<int> contenders_{0};
-  // A driver waits here for another thread: one that asked for access, or that must leave block().
+  // A driver waits here for another thread to get access, or to leave block().
   Condition letIn_;
   // Driving or blocked; nobody else is.
   Waiter* driver_ GLOO_BYPASS_GUARDED_BY(mutex_) = nullptr;

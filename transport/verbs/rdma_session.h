@@ -66,7 +66,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   bool cancelReceive(OperationToken token) override;
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const override { return matcher_.unmatchedSince(key); }
   void close(TimePoint now, bool abort) override;
-  // Everything pending is forgotten and the observer told. Not after close().
+  // Forgets everything pending and tells the observer. Not after close().
   void fail(Error error);
 
   // Completions.

@@ -178,7 +178,7 @@ void RdmaSession::begin(SlotIndex slot) {
 
 std::size_t RdmaSession::chunkOf(const Matcher::Message& message) const {
   const RdmaConfig& config = device_.config.rdma;
-  // Two at a time at the least: while one arrives the next one has been asked for.
+  // At least two at a time: while one arrives the next is already requested.
   std::size_t chunk = std::min({config.chunkBytes, std::max<std::size_t>(config.readBytes / 2, 1),
                                 std::size_t{device_.rails[0]->rail().attributes.max_msg_sz}});
   if (reads_.size() > 1) {
@@ -269,7 +269,7 @@ bool RdmaSession::cancelReceive(OperationToken token) {
   const bool waiting = matcher_.cancelWaiting(token);
   std::vector<SlotIndex> active;
   matcher_.forEachActiveOf(token, [&](SlotIndex slot) { active.push_back(slot); });
-  // All of them first: when one is over, those behind it must not be told of.
+  // All of them first: when one is over, those behind it must not complete.
   for (const SlotIndex slot : active) matcher_[slot].orphaned = true;
   for (std::size_t i = toRead_.size(); i > 0; --i) {
     // The rest is not fetched.
@@ -292,7 +292,7 @@ bool RdmaSession::cancelReceive(OperationToken token) {
   return waiting || !active.empty();
 }
 
-// What is under way must have landed before the buffers are given back.
+// READs under way must land before the buffers are given back.
 void RdmaSession::awaitLanding(const std::vector<SlotIndex>& slots) {
   constexpr auto kPatience = std::chrono::seconds(2);
   // A slot may be another message's once it is over; no READ of that one is posted meanwhile.

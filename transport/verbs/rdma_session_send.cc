@@ -9,7 +9,7 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// Every so many frames one is signalled: its completion tells of those before it.
+// One in this many frames is signalled: its completion covers those before it.
 constexpr std::uint32_t kSignalEvery = 16;
 // A message costs its receiver memory besides its bytes; an empty one too.
 constexpr std::uint64_t kMessageCharge = 64;
@@ -37,7 +37,7 @@ bool RdmaSession::pumpOutgoing() {
     }
     const std::size_t length = outgoing_.front().request.length;
     const bool small = length <= eagerLimit_;
-    // What is sent after the close is a copy, which does not live long enough to be read.
+    // After the close messages are copies, which do not live long enough to be read.
     if (small && ending_ != Ending::kNone && !fitsWindow(length)) break;
     if (small && fitsWindow(length)) {
       // Out of the queue first: its completion may post the next.
@@ -111,7 +111,7 @@ bool RdmaSession::pumpDone() {
   return any;
 }
 
-// The peer learns in passing how much it may send; it must be told apart when nothing goes its way.
+// Every frame tells the peer how much it may send; when no frame goes its way, one of its own must.
 void RdmaSession::pumpCredit() {
   // Two at least: else each such frame would call for the next one, to and fro for ever.
   const bool slotsDue = framesReceived_ - toldFrames_ >= std::max(2u, credits_ / 2);
@@ -210,7 +210,7 @@ void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
   markDirty();
 }
 
-// What every frame carries.
+// Fills in what every frame carries.
 void RdmaSession::takeReturned(const RdmaFrame& frame) {
   const std::uint32_t slots = frame.slotsReturned - slotsReturned_;
   const std::uint64_t window = frame.windowReturned - windowReturned_;

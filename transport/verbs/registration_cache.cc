@@ -242,7 +242,7 @@ void RegistrationCache::dropUnmapped() {
   } while (taken == ranges.size());
 }
 
-// What is left of the entry stays watched: its addresses may be another's by now, and an event too many does no harm.
+// The rest of the entry's pages stay watched: another entry may use them by now, and an extra event does no harm.
 void RegistrationCache::invalidate(const std::byte* first, const std::byte* last) {
   for (const AddressIndex& index : indices_) {
     while (Entry* entry = index.touching(first, last)) {

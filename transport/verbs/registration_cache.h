@@ -41,7 +41,7 @@ struct Registration {
   std::vector<ibv_mr*> regions;  // one for each protection domain, in their order
 };
 
-// What the adapter may do. A program may send from memory that it cannot write.
+// The use of a registration. A program may send from memory that it cannot write.
 enum class RegistrationUse : std::uint8_t { kRemoteRead, kLocalWrite };
 
 struct RegistrationCounters {
@@ -85,7 +85,7 @@ class RegistrationCache {
   const std::string& whyNotWatching() const { return whyNotWatching_; }
 
  private:
-  // What the adapter may do with a registration, and so which index it is in.
+  // What the adapter may do with a registration; there is an index for each.
   enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
 
   struct Entry : Registration {

@@ -15,7 +15,7 @@
 // "BBRUpdateACKAggregation". Without, two processes that share a core would bring each other's rate down, step by step,
 // to almost nothing.
 //
-// What differs from [BBR2], because the paths this is for (continents, tunnels, radio) lose without being full:
+// Differences from [BBR2], because the paths this is for (continents, tunnels, radio) lose without being full:
 // - A loss rate below kLossThreshold (8 % of a round; the draft has 2 %), or without a queue, is taken for the path's
 //   noise. Loss above it, with a queue, holds the rate to what is delivered until the next probe.
 // - The probing gain makes up for the noise (only while probing: a policer's losses stop when the probe does), so that

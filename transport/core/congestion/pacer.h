@@ -42,8 +42,8 @@ class Pacer {
   double bytesPerSecond_ = std::numeric_limits<double>::infinity();
   double nanosecondsPerByte_ = 0;
   std::size_t datagramBytes_ = 0;
-  // What may leave back to back. As BBR's send quantum: one millisecond's worth, at least two datagrams, at most 64 KiB
-  // (draft-cardwell-iccrg-bbr-congestion-control-02, "Send Quantum").
+  // How much may leave back to back. As BBR's send quantum: one millisecond's worth, at least two datagrams, at most 64
+  // KiB (draft-cardwell-iccrg-bbr-congestion-control-02, "Send Quantum").
   std::size_t burstBytes_ = 0;
   Duration tolerance_{0};
   Duration untilHalfBurst_{0};  // from when one datagram may leave

@@ -4,7 +4,7 @@
 //
 //   target = minimal RTT x 1.5 + host delay + flow scaling (up to 50 us more for small windows: many flows share)
 //
-// What differs from the paper, and why:
+// Differences from the paper, and why:
 // - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The host delay, 150 us to
 //   begin with, covers our own batching, delayed acknowledgements and the scheduling of a polling thread.
 // - A queue that a decrease has cut by a part is shorter by that part a round trip later. Delay that is gone altogether

@@ -14,7 +14,7 @@ namespace gloo_bypass {
 class LossEstimate {
  public:
   void onLost(std::uint64_t frames) { current_.lost += frames; }
-  // So many that were called lost had not been: they came late.
+  // This many frames had been called lost but came late.
   void onArrivedAfterAll(std::uint64_t frames);
   // `sent`: frames sent for the first time, in total.
   void onSent(std::uint64_t sent);
@@ -24,7 +24,7 @@ class LossEstimate {
 
  private:
   static constexpr std::uint64_t kSpanFrames = 16384;
-  // Of fewer no rate is made: the first loss says little.
+  // Fewer frames give no rate: the first loss says little.
   static constexpr std::uint64_t kMinFrames = 256;
 
   struct Span {
