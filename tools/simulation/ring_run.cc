@@ -8,7 +8,6 @@
 #include <numeric>
 
 #include "tools/fabric/core/schedule.h"
-#include "transport/channel/channel_counters.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {

@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 namespace gloo_bypass {

@@ -6,7 +6,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"

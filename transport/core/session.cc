@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "transport/base/check.h"
-#include "transport/base/sequence.h"
 
 namespace gloo_bypass {
 namespace {

@@ -32,8 +32,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
 #include "transport/base/config.h"
 #include "transport/base/duration_histogram.h"

@@ -1,6 +1,5 @@
 // How large a datagram the path carries (path_probe.h), and how larger frames are sent in pieces.
 #include <algorithm>
-#include <string>
 
 #include "transport/base/sequence.h"
 #include "transport/core/session.h"

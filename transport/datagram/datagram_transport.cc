@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "transport/channel/channel_counters.h"
 #include "transport/datagram/datagram_session.h"
 #include "transport/sessions/session_table.h"
 

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <utility>
 
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/interrupt_thread.h"

@@ -1,7 +1,6 @@
 // What the kernel knows about a network interface and about the route to a peer.
 #pragma once
 
-#include <cstdint>
 #include <string>
 
 #include "transport/base/status.h"

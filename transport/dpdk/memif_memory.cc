@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "transport/base/check.h"
 #include "transport/base/exhausted.h"
 #include "transport/dpdk/sealed_memory.h"
 

@@ -1,7 +1,5 @@
 #include "transport/dpdk/transmit_batch.h"
 
-#include <algorithm>
-
 namespace gloo_bypass::dpdk {
 
 void TransmitBatch::flush(EthernetDevice& device) {

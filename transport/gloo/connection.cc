@@ -1,6 +1,5 @@
 #include "transport/gloo/connection.h"
 
-#include <algorithm>
 #include <utility>
 
 #include <gloo/common/error.h>

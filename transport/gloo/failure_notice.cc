@@ -1,7 +1,6 @@
 #include "transport/gloo/failure_notice.h"
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
 #include "transport/base/printable.h"

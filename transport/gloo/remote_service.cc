@@ -1,7 +1,6 @@
 #include "transport/gloo/remote_service.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "transport/gloo/remote_traffic.h"
 

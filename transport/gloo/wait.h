@@ -3,7 +3,6 @@
 
 #include <chrono>
 #include <functional>
-#include <string>
 
 #include "transport/gloo/group.h"
 #include "transport/gloo/operation.h"

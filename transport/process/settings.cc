@@ -1,7 +1,6 @@
 #include "transport/process/settings.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include <fmt/format.h>
 

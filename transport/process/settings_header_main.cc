@@ -1,6 +1,5 @@
 // print_settings_header: prints gloo_bypass/settings.h, in which each setting is a typed constant with its
 // meaning and range. Runs in the build; the table of settings stays the only list of them.
-#include <algorithm>
 #include <cctype>
 #include <cstdint>
 #include <cstdio>

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <array>
-#include <cstdio>
 
 #include "transport/base/file_descriptor.h"
 

@@ -6,8 +6,6 @@
 // Source: sched_setattr(2); kernel/sched/fair.c, PREEMPT_SHORT.
 #pragma once
 
-#include <cstdint>
-
 namespace gloo_bypass {
 
 class PromptWakeup {

@@ -5,7 +5,6 @@
 // Owner: RailQueues. Thread: every method needs the progress engine's exclusive access; any thread may poll fd().
 #pragma once
 
-#include <cstddef>
 #include <deque>
 #include <memory>
 #include <string>

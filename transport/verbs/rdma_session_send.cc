@@ -1,7 +1,6 @@
 // The sending half of rdma_session.h.
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "transport/base/check.h"
 #include "transport/verbs/rdma_session.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "transport/channel/channel_counters.h"
 #include "transport/verbs/verbs_transport_impl.h"
 #include "transport/verbs/work_id.h"
 

@@ -3,6 +3,7 @@
 #include <isa-l/erasure_code.h>
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "transport/base/check.h"
