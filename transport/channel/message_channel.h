@@ -18,8 +18,8 @@
 #include "transport/base/status.h"
 #include "transport/base/time.h"
 #include "transport/channel/channel_counters.h"
-#include "transport/channel/latency_recorder.h"
 #include "transport/channel/message.h"
+#include "transport/channel/operation_times.h"
 #include "transport/channel/transport_report.h"
 
 namespace gloo_bypass {
@@ -120,12 +120,12 @@ class Transport {
   virtual TransportReport report() const = 0;
 
   // Before the first channel: whoever posts operations shall measure how long they take.
-  void measureLatencies() { latencies_ = std::make_unique<LatencyRecorder>(); }
+  void measureLatencies() { latencies_ = std::make_unique<OperationTimes>(); }
   // Null: not measured. Exception to the rule: any thread, no exclusive access needed.
-  LatencyRecorder* latencies() const { return latencies_.get(); }
+  OperationTimes* latencies() const { return latencies_.get(); }
 
  private:
-  std::unique_ptr<LatencyRecorder> latencies_;
+  std::unique_ptr<OperationTimes> latencies_;
 };
 
 }  // namespace gloo_bypass

@@ -10,6 +10,7 @@
 
 #include "transport/base/duration_histogram.h"
 #include "transport/channel/channel_counters.h"
+#include "transport/channel/operation_times.h"
 
 namespace gloo_bypass {
 
@@ -28,21 +29,6 @@ struct ChannelReport {
   int localRank = -1, peerRank = -1;
   ChannelCounters counters;
   std::optional<PathFigures> path;  // if the back-end knows it
-};
-
-// How long operations took (transport/channel/latency_recorder.h).
-struct OperationTimes {
-  struct BySize {
-    const char* size;  // "up_to_1KiB"
-    DurationHistogram send, receive;
-  };
-  struct ByPeer {
-    std::string peer;
-    DurationHistogram send, receive;
-  };
-  std::vector<BySize> sizes;
-  std::vector<ByPeer> peers;
-  DurationHistogram connect;
 };
 
 struct TransportReport {

@@ -140,9 +140,9 @@ void answerPeers(const TransportReport& report, const char* parameters, rte_tel_
 
 void answerHistograms(const TransportReport& report, const char*, rte_tel_data* data) {
   if (report.operations) {
-    for (const auto& [size, send, receive] : report.operations->sizes) {
-      addSummary(data, std::string("send_") + size, send);
-      addSummary(data, std::string("receive_") + size, receive);
+    for (const OperationTimes::SizeClass& size : report.operations->sizes) {
+      addSummary(data, std::string("send_") + size.name, size.times.send);
+      addSummary(data, std::string("receive_") + size.name, size.times.receive);
     }
     addSummary(data, "connect", report.operations->connect);
   }

@@ -331,13 +331,13 @@ void Connection::onReceiveComplete(OperationToken token, std::size_t length) noe
 }
 
 void Connection::recordSend(TimePoint postedAt, std::size_t length) {
-  if (LatencyRecorder* latencies = group_.latencies()) {
+  if (OperationTimes* latencies = group_.latencies()) {
     latencies->addSend(peerLatencies_, length, monotonicNow() - postedAt);
   }
 }
 
 void Connection::recordReceive(TimePoint postedAt, std::size_t length) {
-  if (LatencyRecorder* latencies = group_.latencies()) {
+  if (OperationTimes* latencies = group_.latencies()) {
     latencies->addReceive(peerLatencies_, length, monotonicNow() - postedAt);
   }
 }
@@ -368,8 +368,8 @@ void Connection::onStateChange(ChannelState state) noexcept {
   switch (state) {
     case ChannelState::kConnected:
       enter(State::kConnected);
-      if (LatencyRecorder* latencies = group_.latencies()) {
-        latencies->addConnect(monotonicNow() - connectBegan_);
+      if (OperationTimes* latencies = group_.latencies()) {
+        latencies->connect.add(monotonicNow() - connectBegan_);
         peerLatencies_ = latencies->peer(channel_->describePeer());
       }
       finishEarlySends();

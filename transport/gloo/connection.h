@@ -161,7 +161,7 @@ class Connection final : private ChannelObserver {
   FailureNotice notice_;
   TimePoint connectBegan_{};
   Failure peersCollectives_;  // why the peer will take part in no collective any more; null: it does
-  LatencyRecorder::Peer* peerLatencies_ = nullptr;  // null until connected, and where latencies are not measured
+  OperationTimes::Times* peerLatencies_ = nullptr;  // null until connected, and where latencies are not measured
   std::atomic<bool> busyPoll_{false};
 };
 

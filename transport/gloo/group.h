@@ -43,7 +43,7 @@ class Group {
   int rank() const { return rank_; }
   Transport& transport() const { return *transport_; }
   ProgressEngine& progress() const { return progress_; }
-  LatencyRecorder* latencies() const { return latencies_; }  // null: they are not measured
+  OperationTimes* latencies() const { return latencies_; }  // null: they are not measured
   // Any thread; `f` lives on the caller's stack, so nothing is allocated.
   template <typename F>
   void exclusive(F&& f) const {
@@ -103,7 +103,7 @@ class Group {
 
   const std::shared_ptr<Transport> transport_;
   ProgressEngine& progress_;
-  LatencyRecorder* const latencies_;
+  OperationTimes* const latencies_;
   const int rank_;
   OperationPool operations_;
   ExposedMemory exposedMemory_;

@@ -116,13 +116,13 @@ void addOperations(Families& families, const OperationTimes& times, const Labels
   constexpr const char* kSend = "Time from posting a send to its buffer being free";
   constexpr const char* kReceive =
       "Time from posting a receive to the message being there, the wait for the peer included";
-  for (const auto& [size, send, receive] : times.sizes) {
-    addHistogram(families, "send_seconds", kSend, send, with(labels, "size", size));
-    addHistogram(families, "receive_seconds", kReceive, receive, with(labels, "size", size));
+  for (const OperationTimes::SizeClass& size : times.sizes) {
+    addHistogram(families, "send_seconds", kSend, size.times.send, with(labels, "size", size.name));
+    addHistogram(families, "receive_seconds", kReceive, size.times.receive, with(labels, "size", size.name));
   }
-  for (const auto& [peer, send, receive] : times.peers) {
-    addSummary(families, "peer_send_seconds", kSend, send, with(labels, "peer", wellFormed(peer)));
-    addSummary(families, "peer_receive_seconds", kReceive, receive, with(labels, "peer", wellFormed(peer)));
+  for (const auto& [peer, own] : times.peers) {
+    addSummary(families, "peer_send_seconds", kSend, own.send, with(labels, "peer", wellFormed(peer)));
+    addSummary(families, "peer_receive_seconds", kReceive, own.receive, with(labels, "peer", wellFormed(peer)));
   }
   addHistogram(families, "connect_seconds", "Time to connect to a peer", times.connect, labels);
 }

@@ -38,7 +38,7 @@ TransportReport reportOf(const Live& live) {
   TransportReport report;
   live.transport->progress().exclusive([&] {
     report = live.transport->report();
-    if (const LatencyRecorder* latencies = live.transport->latencies()) report.operations = latencies->report();
+    if (const OperationTimes* latencies = live.transport->latencies()) report.operations = *latencies;
   });
   return report;
 }

@@ -31,14 +31,15 @@ json channelJson(const ChannelReport& channel) {
 }
 
 void put(json& latencies, const OperationTimes& times) {
-  for (const auto& [size, send, receive] : times.sizes) {
-    latencies["send"][size] = histogramJson(send);
-    latencies["receive"][size] = histogramJson(receive);
+  for (const OperationTimes::SizeClass& size : times.sizes) {
+    latencies["send"][size.name] = histogramJson(size.times.send);
+    latencies["receive"][size.name] = histogramJson(size.times.receive);
   }
   latencies["connect"] = histogramJson(times.connect);
   latencies["peers"] = json::array();
-  for (const auto& [peer, send, receive] : times.peers) {
-    latencies["peers"].push_back({{"peer", peer}, {"send", summaryJson(send)}, {"receive", summaryJson(receive)}});
+  for (const auto& [peer, own] : times.peers) {
+    latencies["peers"].push_back(
+        {{"peer", peer}, {"send", summaryJson(own.send)}, {"receive", summaryJson(own.receive)}});
   }
 }
 

@@ -46,7 +46,7 @@ class Latencies : public ::testing::Test {
     TransportReport report;
     transport_->progress().exclusive([&] {
       report = transport_->report();
-      report.operations = transport_->latencies()->report();
+      report.operations = *transport_->latencies();
     });
     return reportJson("test", report).at("latencies");
   }
@@ -159,7 +159,7 @@ TEST_F(Latencies, PutsAndGets_CountAsTheMessagesThatTheyConsistOf) {
   const auto counted = [this](const char* direction, const char* size, int wanted) {
     return transport_->progress().waitUntil(
         [&] {
-          return reportJson("", TransportReport{.operations = transport_->latencies()->report()})
+          return reportJson("", TransportReport{.operations = *transport_->latencies()})
                      .at("latencies")[direction][size]["count"] == wanted;
         },
         monotonicNow() + Duration(kPatience));

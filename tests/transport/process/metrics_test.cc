@@ -78,7 +78,8 @@ TransportReport reportWithEverything() {
   DurationHistogram h;
   h.add(std::chrono::microseconds(3));
   h.add(std::chrono::hours(1));
-  report.operations = OperationTimes{.sizes = {{"up_to_1KiB", h, h}}, .peers = {{"b", h, h}}, .connect = {}};
+  report.operations.emplace();
+  report.operations->sizes[0].times = report.operations->peers["b"] = {h, h};
   return report;
 }
 
