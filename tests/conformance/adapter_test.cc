@@ -128,8 +128,10 @@ TEST_F(Adapter, PeerVanishesInACollective_WhoeverWaitsForItsPeers_FailsNamingIt)
     threads.emplace_back([&, rank] {
       const auto at = static_cast<std::size_t>(rank);
       auto buffer = bufferOf(mesh.contexts[at], values[at]);
-      buffer->recv(rank == 0 ? 3 : rank - 1, kCollectiveSlot);
-      texts[at] = ioExceptionOf([&] { buffer->waitRecv(); });
+      texts[at] = ioExceptionOf([&] {
+        buffer->recv(rank == 0 ? 3 : rank - 1, kCollectiveSlot);  // throws if the peer has vanished before
+        buffer->waitRecv();
+      });
     });
   }
   fabric_->vanish(transport(3));
