@@ -47,18 +47,13 @@ TransportConfig configurationOf(const DeviceOptions& options, std::string_view t
   return std::move(config).value();
 }
 
-template <typename Options>
-Options optionsFromEnvironment() {
-  Options options;
+}  // namespace
+
+DeviceOptions DeviceOptions::fromEnvironment() {
+  DeviceOptions options;
   for (auto& [name, text] : settingsInEnvironment()) options.settings.emplace(std::move(name), std::move(text));
   return options;
 }
-
-}  // namespace
-
-DeviceOptions DeviceOptions::fromEnvironment() { return optionsFromEnvironment<DeviceOptions>(); }
-DpdkOptions DpdkOptions::fromEnvironment() { return optionsFromEnvironment<DpdkOptions>(); }
-RdmaOptions RdmaOptions::fromEnvironment() { return optionsFromEnvironment<RdmaOptions>(); }
 
 std::shared_ptr<::gloo::transport::Device> createDevice(std::string_view transport, const DeviceOptions& options) {
   const BackEnd& backEnd = backEndOf(transport);
@@ -67,13 +62,6 @@ std::shared_ptr<::gloo::transport::Device> createDevice(std::string_view transpo
   const bool nowhere = options.interface.empty() && options.hostname.empty();
   return makeGlooDevice(backEnd, config, {options.interface, nowhere ? ownHostName() : options.hostname},
                         options.connectOnDemand ? ConnectMode::kOnDemand : ConnectMode::kAtOnce);
-}
-
-std::shared_ptr<::gloo::transport::Device> createDpdkDevice(const DpdkOptions& options) {
-  return createDevice("DPDK", options);
-}
-std::shared_ptr<::gloo::transport::Device> createRdmaDevice(const RdmaOptions& options) {
-  return createDevice("RDMA", options);
 }
 
 std::string countersJson() { return ProcessTransport::instance().countersJson(); }

@@ -31,31 +31,32 @@ int main() {
   using namespace std::chrono_literals;
   namespace setting = gloo_bypass::setting;
   std::cout << "version " << gloo_bypass::version() << " " << GLOO_BYPASS_VERSION << "\n";
-  gloo_bypass::DpdkOptions wrong;
+  gloo_bypass::DeviceOptions wrong;
   wrong.settings["GLOO_BYPASS_MEMORY"] = "64";
-  std::cout << refusalOf([&] { gloo_bypass::createDpdkDevice(wrong); }) << "\n";
+  std::cout << refusalOf([&] { gloo_bypass::createDevice("DPDK", wrong); }) << "\n";
   wrong.settings = {{"LINK", "memif"}};
-  std::cout << refusalOf([&] { gloo_bypass::createDpdkDevice(wrong); }) << "\n";
+  std::cout << refusalOf([&] { gloo_bypass::createDevice("DPDK", wrong); }) << "\n";
   wrong.settings.clear();
   wrong.set(setting::kMemoryMib, 1);
-  std::cout << refusalOf([&] { gloo_bypass::createDpdkDevice(wrong); }) << "\n";
+  std::cout << refusalOf([&] { gloo_bypass::createDevice("DPDK", wrong); }) << "\n";
   wrong.settings = {{"GLOO_BYPASS_LINK", "netdev"}, {"GLOO_BYPASS_INTERFACE", "one"}};
   wrong.interface = "two";
-  std::cout << refusalOf([&] { gloo_bypass::createDpdkDevice(wrong); }) << "\n";
-  gloo_bypass::RdmaOptions rdma;
+  std::cout << refusalOf([&] { gloo_bypass::createDevice("DPDK", wrong); }) << "\n";
+  gloo_bypass::DeviceOptions rdma;
   rdma.set(setting::kRdmaDevices, "none_of_this_name");
-  std::cout << refusalOf([&] { gloo_bypass::createRdmaDevice(rdma); }) << "\n";
+  std::cout << refusalOf([&] { gloo_bypass::createDevice("RDMA", rdma); }) << "\n";
+  std::cout << refusalOf([&] { gloo_bypass::createDevice("dpdk"); }) << "\n";
   std::cout << "counters before: " << gloo_bypass::countersJson() << "\n";
 
-  gloo_bypass::DpdkOptions options;
+  gloo_bypass::DeviceOptions options;
   options.connectOnDemand = true;
 @SETTINGS@
   for (const auto& [name, text] : options.settings) std::cout << name << "=" << text << "\n";
-  auto device = gloo_bypass::createDpdkDevice(options);
+  auto device = gloo_bypass::createDevice("DPDK", options);
   std::cout << "device " << device->str() << "\n";
   std::cout << "again: " << refusalOf([&] {
     options.set(setting::kSpinUs, 3ms);
-    gloo_bypass::createDpdkDevice(options);
+    gloo_bypass::createDevice("DPDK", options);
   }) << "\n";
   std::cout << "counters: " << gloo_bypass::countersJson().substr(0, 1) << "\n";
 }
@@ -88,7 +89,7 @@ def test_Header_Alone_Compiles(tree, tmp_path, compiler, header):
 
 
 def test_Library_Exports_OnlyThePublicFunctions(tree):
-    library = tree.folder("libdir") / "libgloo_bypass_device.so.0"
+    library = tree.folder("libdir") / "libgloo_bypass_device.so.1"
     names = {
         line.split(" ", 2)[2].split("@")[0]
         for line in run("nm", "-DC", "--defined-only", library).splitlines()
@@ -98,10 +99,6 @@ def test_Library_Exports_OnlyThePublicFunctions(tree):
     assert names == {
         "gloo_bypass::DeviceOptions::fromEnvironment()",
         f"gloo_bypass::createDevice({text}, gloo_bypass::DeviceOptions const&)",
-        "gloo_bypass::DpdkOptions::fromEnvironment()",
-        "gloo_bypass::RdmaOptions::fromEnvironment()",
-        "gloo_bypass::createDpdkDevice(gloo_bypass::DpdkOptions const&)",
-        "gloo_bypass::createRdmaDevice(gloo_bypass::RdmaOptions const&)",
         "gloo_bypass::countersJson[abi:cxx11]()",
         "gloo_bypass::version()",
     }
@@ -146,6 +143,7 @@ def test_Settings_EveryConstantSetToItsDefault_IsAcceptedAndErrorsAreGloos(tree,
     assert "DPDK transport: GLOO_BYPASS_MEMORY is not a known setting: did you mean GLOO_BYPASS_MEMORY_MIB?" in said
     assert "DPDK transport: 'LINK' is not the name of a setting: they begin with GLOO_BYPASS_" in said
     assert "DPDK transport: GLOO_BYPASS_MEMORY_MIB='1' is not allowed: it must be 16 to 65536 MiB" in said
+    assert "dpdk transport: no such transport; known are " in said and "(capitals matter)" in said
     assert "the option interface is 'two' and GLOO_BYPASS_INTERFACE is 'one'" in said
     assert re.search(r"RDMA transport: .*\n", said) and "not refused" not in said
     assert "counters before: {}\n" in said and "counters: {\n" in said

@@ -1,11 +1,10 @@
-// Gloo devices over gloo-bypass's transports, for C++ programs that use Gloo without PyTorch. Where such a program
-// calls gloo::transport::tcp::CreateDevice it calls createDevice instead, and nothing else changes:
+// Gloo devices over gloo-bypass's transports, for C++ programs that use Gloo without PyTorch. Such a program calls
+// createDevice in place of gloo::transport::tcp::CreateDevice; nothing else in it changes:
 //
-//   gloo_bypass::DeviceOptions options;                                    // or DeviceOptions::fromEnvironment()
-//   options.set(gloo_bypass::setting::kMemoryMib, 128);                    // all that there are:
-//   gloo_bypass/settings.h auto device = gloo_bypass::createDevice("DPDK", options);              // names as
-//   GLOO_DEVICE_TRANSPORT has them context->connectFullMesh(store, device);                               //
-//   gloo::rendezvous::Context
+//   gloo_bypass::DeviceOptions options;                  // or DeviceOptions::fromEnvironment()
+//   options.set(gloo_bypass::setting::kMemoryMib, 128);  // settings.h has every setting
+//   auto device = gloo_bypass::createDevice("DPDK", options);
+//   context->connectFullMesh(store, device);             // a gloo::rendezvous::Context
 //
 // Compile and link with what `pkg-config --cflags --libs gloo_bypass` prints. C++17 or later; the C++ library and the
 // libgloo that gloo_bypass was built with.
@@ -78,16 +77,6 @@ struct DeviceOptions {
 // call takes tens of milliseconds.
 GLOO_BYPASS_EXPORT std::shared_ptr<::gloo::transport::Device> createDevice(std::string_view transport,
                                                                            const DeviceOptions& options = {});
-
-// The same for one transport each.
-struct DpdkOptions : DeviceOptions {
-  GLOO_BYPASS_EXPORT static DpdkOptions fromEnvironment();
-};
-struct RdmaOptions : DeviceOptions {
-  GLOO_BYPASS_EXPORT static RdmaOptions fromEnvironment();
-};
-GLOO_BYPASS_EXPORT std::shared_ptr<::gloo::transport::Device> createDpdkDevice(const DpdkOptions& options = {});
-GLOO_BYPASS_EXPORT std::shared_ptr<::gloo::transport::Device> createRdmaDevice(const RdmaOptions& options = {});
 
 // The counters of this process's devices as a JSON object; "{}" before the first. With devices of several transports it
 // has a member for each, by its name. Not to be called from within one of Gloo's callbacks.
