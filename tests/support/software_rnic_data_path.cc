@@ -29,17 +29,9 @@ std::optional<ReceiveRequest> ReceiveQueue::take() {
 
 namespace {
 
+// Those that the back-end uses, and writes.
 bool isSupported(ibv_wr_opcode opcode) {
-  switch (opcode) {
-    case IBV_WR_SEND:
-    case IBV_WR_SEND_WITH_IMM:
-    case IBV_WR_RDMA_WRITE:
-    case IBV_WR_RDMA_WRITE_WITH_IMM:
-    case IBV_WR_RDMA_READ:
-      return true;
-    default:
-      return false;
-  }
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_READ;
 }
 
 // 0 or an errno.
@@ -49,7 +41,6 @@ int takeRequest(const SoftQueuePair& qp, const ibv_send_wr& wr, SendRequest& req
   request.id = wr.wr_id;
   request.opcode = wr.opcode;
   request.flags = wr.send_flags;
-  request.immediate = wr.imm_data;
   request.remoteAddress = wr.wr.rdma.remote_addr;
   request.remoteKey = wr.wr.rdma.rkey;
   request.segments.assign(wr.sg_list, wr.sg_list + wr.num_sge);
@@ -126,14 +117,10 @@ int pollCompletions(ibv_cq* queue, int maxEntries, ibv_wc* entries) {
 }
 
 int requestNotification(ibv_cq* queue, int solicitedOnly) {
+  if (solicitedOnly != 0) return EINVAL;  // nobody asks for it
   auto& cq = *static_cast<SoftCompletionQueue*>(queue);
   const std::lock_guard lock(cq.guard);
-  // A request for any completion is not narrowed by a later one for solicited ones.
-  if (solicitedOnly == 0) {
-    cq.armed = Notification::kNext;
-  } else if (cq.armed == Notification::kNone) {
-    cq.armed = Notification::kSolicited;
-  }
+  cq.armed = true;
   return 0;
 }
 

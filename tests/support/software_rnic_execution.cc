@@ -32,7 +32,7 @@ std::size_t mtuBytes(ibv_mtu mtu) { return std::size_t{128} << mtu; }
 
 ibv_wc_opcode completionOpcode(ibv_wr_opcode opcode) {
   if (opcode == IBV_WR_RDMA_READ) return IBV_WC_RDMA_READ;
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
+  return opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
 }
 
 // One step of the queue pair at the head of the run queue. Lives as long as the step.
@@ -173,7 +173,6 @@ class Stepper {
     }
     switch (request().opcode) {
       case IBV_WR_SEND:
-      case IBV_WR_SEND_WITH_IMM:
         return send(peer);
       case IBV_WR_RDMA_READ:
         return read(peer);
@@ -201,7 +200,7 @@ class Stepper {
     }
     copy(from, to);
     if (qp_.execution->offset < request().length) return Step::kAgain;
-    completeReceive(peer, IBV_WC_SUCCESS, IBV_WC_RECV);
+    completeReceive(peer, IBV_WC_SUCCESS);
     return succeed();
   }
 
@@ -215,13 +214,7 @@ class Stepper {
       return refuse(peer, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     }
     copy(from, to);
-    if (qp_.execution->offset < request().length) return Step::kAgain;
-    if (request().opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-      // The last packet carries the immediate data and needs a receive request; what it brought is already written.
-      if (!takeReceive(peer)) return receiverNotReady(peer);
-      completeReceive(peer, IBV_WC_SUCCESS, IBV_WC_RECV_RDMA_WITH_IMM);
-    }
-    return succeed();
+    return qp_.execution->offset < request().length ? Step::kAgain : succeed();
   }
 
   Step read(SoftQueuePair& peer) {
@@ -324,7 +317,7 @@ class Stepper {
     return entry;
   }
 
-  void completeReceive(SoftQueuePair& peer, ibv_wc_status status, ibv_wc_opcode opcode) {
+  void completeReceive(SoftQueuePair& peer, ibv_wc_status status) {
     Completion completion;
     completion.room = peer.receives.room;
     completion.slots = 1;
@@ -332,15 +325,10 @@ class Stepper {
       completion.entry = failedEntry(peer.receiving->id, status, peer.qp_num, false);
     } else {
       completion.entry.wr_id = peer.receiving->id;
-      completion.entry.opcode = opcode;
+      completion.entry.opcode = IBV_WC_RECV;
       completion.entry.byte_len = static_cast<std::uint32_t>(request().length);
       completion.entry.qp_num = peer.qp_num;
       completion.entry.src_qp = qp_.qp_num;
-      if (request().opcode == IBV_WR_SEND_WITH_IMM || request().opcode == IBV_WR_RDMA_WRITE_WITH_IMM) {
-        completion.entry.wc_flags = IBV_WC_WITH_IMM;
-        completion.entry.imm_data = request().immediate;
-      }
-      completion.solicited = (request().flags & IBV_SEND_SOLICITED) != 0;
     }
     peer.receiving.reset();
     ++fabric_.counters.receives;
@@ -397,7 +385,7 @@ class Stepper {
   // The responder found fault with the request: both ends are in error.
   Step refuse(SoftQueuePair& peer, ibv_wc_status status, std::optional<ibv_event_type> event,
               ibv_wc_status receiveStatus = IBV_WC_WR_FLUSH_ERR) {
-    if (peer.receiving) completeReceive(peer, receiveStatus, IBV_WC_RECV);
+    if (peer.receiving) completeReceive(peer, receiveStatus);
     if (event) fabric_.raise(peer, *event);
     fabric_.fail(peer);
     return failRequest(status);
@@ -417,7 +405,7 @@ class Stepper {
     }
     for (const SendRequest& request : left) completeSend(request, IBV_WC_WR_FLUSH_ERR);
     while (qp_.receiving || takeReceive(qp_)) {
-      completeReceive(qp_, IBV_WC_WR_FLUSH_ERR, IBV_WC_RECV);
+      completeReceive(qp_, IBV_WC_WR_FLUSH_ERR);
     }
     return Step::kIdle;
   }

@@ -110,7 +110,6 @@ void Fabric::fail(SoftQueuePair& qp) {
 
 void Fabric::complete(ibv_cq* queue, Completion completion) {
   auto& cq = *static_cast<SoftCompletionQueue*>(queue);
-  const bool failed = completion.entry.status != IBV_WC_SUCCESS;
   const std::lock_guard lock(cq.guard);
   if (cq.overrun) return;
   if (cq.entries.size() >= static_cast<std::size_t>(cq.cqe)) {
@@ -119,12 +118,10 @@ void Fabric::complete(ibv_cq* queue, Completion completion) {
     return;
   }
   ++counters.completions;
-  counters.failedCompletions += failed ? 1 : 0;
-  const bool notify =
-      cq.armed == Notification::kNext || (cq.armed == Notification::kSolicited && (completion.solicited || failed));
+  counters.failedCompletions += completion.entry.status != IBV_WC_SUCCESS ? 1 : 0;
   cq.entries.push_back(std::move(completion));
-  if (!notify || cq.channel == nullptr) return;
-  cq.armed = Notification::kNone;
+  if (!cq.armed || cq.channel == nullptr) return;
+  cq.armed = false;
   ++counters.completionEvents;
   static_cast<SoftChannel*>(cq.channel)->events.push(&cq);
 }

@@ -116,17 +116,14 @@ struct SoftChannel : ibv_comp_channel {
 
 struct Completion {
   ibv_wc entry{};
-  bool solicited = false;
   std::shared_ptr<QueueRoom> room;  // of the queue as it was then: one that was reset has new room
   std::uint32_t slots = 0;          // given back to `room` when this is polled
 };
 
-enum class Notification : std::uint8_t { kNone, kSolicited, kNext };
-
 struct SoftCompletionQueue : ibv_cq {
   std::mutex guard;  // over the next three, and cqe
   std::deque<Completion> entries;
-  Notification armed = Notification::kNone;
+  bool armed = false;  // the next completion makes an event
   bool overrun = false;
   int users = 0;
   EventLedger completionEvents;
@@ -154,7 +151,6 @@ struct SendRequest {
   std::uint64_t id = 0;
   ibv_wr_opcode opcode = IBV_WR_SEND;
   unsigned flags = 0;
-  __be32 immediate = 0;
   std::uint64_t remoteAddress = 0;
   std::uint32_t remoteKey = 0;
   std::vector<ibv_sge> segments;

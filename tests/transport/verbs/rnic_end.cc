@@ -120,14 +120,13 @@ ibv_sge RnicEnd::part(const ibv_mr* region, std::size_t offset, std::size_t leng
 }
 
 int RnicEnd::post(ibv_wr_opcode opcode, std::uint64_t id, std::vector<ibv_sge> segments, unsigned flags,
-                  const ibv_mr* remote, std::size_t remoteOffset, std::uint32_t immediate) {
+                  const ibv_mr* remote, std::size_t remoteOffset) {
   ibv_send_wr request{};
   request.wr_id = id;
   request.sg_list = segments.data();
   request.num_sge = static_cast<int>(segments.size());
   request.opcode = opcode;
   request.send_flags = flags;
-  request.imm_data = immediate;
   if (remote != nullptr) {
     request.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(remote->addr) + remoteOffset;
     request.wr.rdma.rkey = remote->rkey;

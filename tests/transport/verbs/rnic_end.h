@@ -59,7 +59,7 @@ class RnicEnd {
   static ibv_sge part(const ibv_mr* region, std::size_t offset = 0, std::size_t length = SIZE_MAX);
 
   int post(ibv_wr_opcode opcode, std::uint64_t id, std::vector<ibv_sge> segments, unsigned flags = IBV_SEND_SIGNALED,
-           const ibv_mr* remote = nullptr, std::size_t remoteOffset = 0, std::uint32_t immediate = 0);
+           const ibv_mr* remote = nullptr, std::size_t remoteOffset = 0);
   int postReceive(std::uint64_t id, std::vector<ibv_sge> segments);
 
   // The next completion, within kRnicPatience.
