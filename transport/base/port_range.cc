@@ -1,26 +1,17 @@
 #include "transport/base/port_range.h"
 
-#include <charconv>
 #include <cstring>
 
+#include "transport/base/whole_number.h"
+
 namespace gloo_bypass {
-namespace {
-
-std::optional<std::uint16_t> parsePort(std::string_view text) {
-  std::uint16_t port = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (error != std::errc() || end != text.data() + text.size()) return {};
-  return port;
-}
-
-}  // namespace
 
 std::optional<PortRange> parsePortRange(std::string_view text) {
   const std::size_t dash = text.find('-');
-  const auto first = parsePort(text.substr(0, dash));
+  const auto first = wholeNumber<std::uint16_t>(text.substr(0, dash));
   if (!first) return {};
   if (dash == std::string_view::npos) return PortRange{*first, *first};
-  const auto last = parsePort(text.substr(dash + 1));
+  const auto last = wholeNumber<std::uint16_t>(text.substr(dash + 1));
   if (!last || *first == 0 || *last < *first) return {};
   return PortRange{*first, *last};
 }

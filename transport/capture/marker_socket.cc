@@ -8,10 +8,10 @@
 
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <optional>
 
+#include "transport/base/whole_number.h"
 #include "transport/wire/step_marker.h"
 
 namespace gloo_bypass::capture {
@@ -25,9 +25,9 @@ std::optional<sockaddr_in> parseAddress(const std::string& text) {
   std::uint16_t port = wire::kStepMarkerPort;
   const std::size_t colon = text.find(':');
   if (colon != std::string::npos) {
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, port);
-    if (error != std::errc() || rest != end || port == 0) return {};
+    const auto given = wholeNumber<std::uint16_t>(std::string_view(text).substr(colon + 1), 1);
+    if (!given) return {};
+    port = *given;
   }
   address.sin_port = htons(port);
   if (::inet_pton(AF_INET, text.substr(0, colon).c_str(), &address.sin_addr) != 1) return {};

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <string_view>
 
+#include "transport/base/whole_number.h"
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
 #include "transport/network/local_address.h"
@@ -95,14 +96,13 @@ Result<Ipv4Address> parseIp(const std::string& text, const char* what) {
 Result<Prefix> parsePrefix(const std::string& text) {
   const std::size_t slash = text.find('/');
   const std::string bits = slash == std::string::npos ? "" : text.substr(slash + 1);
-  unsigned length = 0;
-  const auto [end, error] = std::from_chars(bits.data(), bits.data() + bits.size(), length);
-  if (bits.empty() || error != std::errc() || end != bits.data() + bits.size() || length < 1 || length > 32) {
+  const auto length = wholeNumber(bits, 1U, 32U);
+  if (!length) {
     return refuse(fmt::format("GLOO_BYPASS_IPV4 is '{}', needed is ADDRESS/PREFIX such as 10.0.0.2/24", text));
   }
   const auto ip = parseIp(text.substr(0, slash), "GLOO_BYPASS_IPV4");
   if (!ip) return ip.error();
-  return Prefix{ip.value(), ~Ipv4Address{0} << (32 - length)};
+  return Prefix{ip.value(), ~Ipv4Address{0} << (32 - *length)};
 }
 
 // The configured interface, else the one that the route to MASTER_ADDR uses.

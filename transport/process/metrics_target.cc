@@ -3,7 +3,8 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
-#include <charconv>
+
+#include "transport/base/whole_number.h"
 
 namespace gloo_bypass {
 namespace {
@@ -12,19 +13,13 @@ constexpr std::string_view kFile = "file:", kHttp = "http://";
 constexpr std::uint32_t kMaxPort = 65535;
 constexpr std::size_t kMaxPath = 4000;  // PATH_MAX, with room for the temporary file's name
 
-std::optional<std::uint32_t> parseNumber(std::string_view text) {
-  std::uint32_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value > kMaxPort) return std::nullopt;
-  return value;
-}
-
 // "9400", "9400+3", "auto"
 std::optional<std::uint16_t> parsePort(std::string_view text) {
   if (text == "auto") return std::uint16_t{0};
   const std::size_t plus = text.find('+');
-  const auto base = parseNumber(text.substr(0, plus));
-  const auto offset = plus == std::string_view::npos ? std::uint32_t{0} : parseNumber(text.substr(plus + 1));
+  const auto base = wholeNumber(text.substr(0, plus), 0U, kMaxPort);
+  const auto offset =
+      plus == std::string_view::npos ? std::uint32_t{0} : wholeNumber(text.substr(plus + 1), 0U, kMaxPort);
   if (!base || !offset || *base + *offset > kMaxPort) return std::nullopt;
   if (plus != std::string_view::npos && *base == 0) return std::nullopt;  // any free port plus 3 is nonsense
   return static_cast<std::uint16_t>(*base + *offset);

@@ -2,11 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
-
 #include "tools/fabric/core/description_edges.h"
 #include "tools/fabric/core/description_hosts.h"
 #include "tools/fabric/core/description_source.h"
+#include "transport/base/whole_number.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -15,11 +14,9 @@ Status readSeed(const std::vector<Entry>& entries, std::uint64_t& seed) {
   for (const Entry& entry : entries) {
     const Field* const field = entry.section.empty() ? entry.find("seed") : nullptr;
     if (field == nullptr) continue;
-    const char* const end = field->value.data() + field->value.size();
-    const auto [stop, error] = std::from_chars(field->value.data(), end, seed);
-    if (error != std::errc{} || stop != end) {
-      return faultIn(entry, *field, "is no seed; give a whole number from 0 to 18446744073709551615");
-    }
+    const auto given = wholeNumber<std::uint64_t>(field->value);
+    if (!given) return faultIn(entry, *field, "is no seed; give a whole number from 0 to 18446744073709551615");
+    seed = *given;
   }
   return {};
 }
@@ -42,11 +39,7 @@ std::optional<std::size_t> Description::findHost(std::string_view nameOrRank) co
   for (std::size_t i = 0; i < hosts.size(); ++i) {
     if (hosts[i].name == nameOrRank) return i;
   }
-  std::size_t rank = 0;
-  const char* const end = nameOrRank.data() + nameOrRank.size();
-  const auto [stop, error] = std::from_chars(nameOrRank.data(), end, rank);
-  if (error != std::errc{} || stop != end || rank >= hosts.size()) return std::nullopt;
-  return rank;
+  return wholeNumber(nameOrRank, std::size_t{0}, hosts.size() - 1);
 }
 
 std::string ipv4Text(std::uint32_t address) {

@@ -34,6 +34,11 @@ enum class PortKind : std::uint8_t {
   kTap,          // a tap interface that the fabric makes
 };
 
+// The key of a description that gives a host such a port; "" for kUnspecified.
+inline const char* nameOf(PortKind kind) {
+  return std::array{"", "memif", "interface", "tap"}[static_cast<std::size_t>(kind)];
+}
+
 struct PortDescription {
   PortKind kind = PortKind::kUnspecified;
   std::string name;  // the socket's absolute path, or the interface's name

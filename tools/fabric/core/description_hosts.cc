@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <map>
 #include <set>
 
 #include "tools/fabric/core/network_address.h"
 #include "transport/base/printable.h"
+#include "transport/base/whole_number.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -99,13 +99,9 @@ class HostReader {
     const Entry* entry = nullptr;
     const Field* const field = top("ranks", &entry);
     if (field == nullptr) return {};
-    std::size_t count = 0;
-    const char* const end = field->value.data() + field->value.size();
-    const auto [stop, error] = std::from_chars(field->value.data(), end, count);
-    if (error != std::errc{} || stop != end || count < 2 || count > kMaxHosts) {
-      return faultIn(*entry, *field, fmt::format("is no number of hosts; give 2 to {}", kMaxHosts));
-    }
-    for (std::size_t i = 0; i < count; ++i) {
+    const auto count = wholeNumber(field->value, std::size_t{2}, kMaxHosts);
+    if (!count) return faultIn(*entry, *field, fmt::format("is no number of hosts; give 2 to {}", kMaxHosts));
+    for (std::size_t i = 0; i < *count; ++i) {
       Draft draft;
       draft.host.name = fmt::format("r{}", i);
       draft.place = field->place;
@@ -114,13 +110,16 @@ class HostReader {
     return {};
   }
 
+  static Status checkName(const Entry& entry, const Field& field) {
+    if (isName(field.value)) return {};
+    return faultIn(entry, field,
+                   fmt::format("is no name; use 1 to {} letters, digits, \"-\", \"_\" and \".\"", kMaxNameBytes));
+  }
+
   Status readHost(const Entry& entry) {
     const Field* const name = entry.find("name");
     if (name == nullptr) return faultAt(entry.place, "host: has no name; give name = \"...\"");
-    if (!isName(name->value)) {
-      return faultIn(entry, *name,
-                     fmt::format("is no name; use 1 to {} letters, digits, \"-\", \"_\" and \".\"", kMaxNameBytes));
-    }
+    if (Status status = checkName(entry, *name); !status) return status;
     const Origin origin = entry.fromFlag ? Origin::kFlag : Origin::kFile;
     auto found = std::find_if(drafts_.begin(), drafts_.end(),
                               [&](const Draft& draft) { return draft.host.name == name->value; });
@@ -150,12 +149,8 @@ class HostReader {
     draft.places[field.key] = field.place;
     if (field.key == "name") return {};
     if (field.key == "site") {
-      if (!isName(field.value)) {
-        return faultIn(entry, field,
-                       fmt::format("is no name; use 1 to {} letters, digits, \"-\", \"_\" and \".\"", kMaxNameBytes));
-      }
       host.site = field.value;
-      return {};
+      return checkName(entry, field);
     }
     if (field.key == "ipv4") return readAddress(entry, field, draft);
     if (field.key == "mac") {
@@ -288,10 +283,8 @@ class HostReader {
         if (!status) return status;
       }
       if (host.port.kind == PortKind::kUnspecified) continue;
-      const std::string key = host.port.kind == PortKind::kMemif ? "memif"
-                              : host.port.kind == PortKind::kTap ? "tap"
-                                                                 : "interface";
-      Status status = claim(draft, key, normalised(host.port), "; one attached to two ports makes a cycle");
+      Status status =
+          claim(draft, nameOf(host.port.kind), normalised(host.port), "; one attached to two ports makes a cycle");
       if (!status) return status;
     }
     return checkSites();

@@ -142,13 +142,12 @@ void printDescription(const Description& description) {
 void printDescriptionAsJson(const Description& description) {
   nlohmann::ordered_json hosts = nlohmann::ordered_json::array(), edges = nlohmann::ordered_json::array();
   for (const HostDescription& host : description.hosts) {
-    constexpr std::array kKinds{"", "memif", "interface", "tap"};
     hosts.push_back({{"name", host.name},
                      {"ipv4", ipv4Text(host.ipv4)},
                      {"prefix_length", host.prefixLength},
                      {"mac", host.mac ? dpdk::toString(*host.mac) : ""},
                      {"site", host.site},
-                     {"port", kKinds[static_cast<std::size_t>(host.port.kind)]},
+                     {"port", nameOf(host.port.kind)},
                      {"port_name", host.port.name},
                      {"namespace", host.port.networkNamespace}});
   }
