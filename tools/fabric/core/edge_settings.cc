@@ -1,5 +1,7 @@
 #include "tools/fabric/core/edge_settings.h"
 
+#include <type_traits>
+
 #include "tools/fabric/core/quantity.h"
 
 namespace gloo_bypass::fabric {
@@ -9,31 +11,27 @@ constexpr Duration kMaxDelay = std::chrono::hours(1);
 constexpr std::uint64_t kMaxQueueBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kMaxOverheadBytes = 1024;
 
-template <typename T, typename U>
-Status store(const Result<T>& parsed, std::optional<U>& target) {
-  if (!parsed) return parsed.error();
-  target = static_cast<U>(parsed.value());
-  return {};
-}
+Result<Duration> parseDelay(std::string_view text) { return parseDuration(text, Duration{0}, kMaxDelay); }
 
-Status storeDuration(std::string_view text, std::optional<Duration>& target) {
-  return store(parseDuration(text, Duration{0}, kMaxDelay), target);
-}
+Result<std::uint64_t> parseOverhead(std::string_view text) { return parseBytes(text, 0, kMaxOverheadBytes); }
 
-Status storeShare(std::string_view text, std::optional<double>& target) { return store(parsePercentage(text), target); }
-
-Status storeQueue(std::string_view text, std::optional<std::uint64_t>& target) {
-  if (text == "unlimited") {
-    target = 0;
-    return {};
-  }
+Result<std::uint64_t> parseQueue(std::string_view text) {
+  if (text == "unlimited") return std::uint64_t{0};
   const Result<std::uint64_t> parsed = parseBytes(text, 1, kMaxQueueBytes);
-  if (!parsed) {
-    Error error = parsed.error();
-    error.message += ", or \"unlimited\"";
-    return error;
-  }
-  return store(parsed, target);
+  if (parsed) return parsed;
+  Error error = parsed.error();
+  error.message += ", or \"unlimited\"";
+  return error;
+}
+
+// Sets a member of a change to what a text says.
+template <auto kMember, auto kParse>
+Status store(EdgeChange& change, std::string_view text) {
+  const auto parsed = kParse(text);
+  if (!parsed) return parsed.error();
+  using Value = typename std::remove_reference_t<decltype(change.*kMember)>::value_type;
+  change.*kMember = static_cast<Value>(parsed.value());
+  return {};
 }
 
 struct Setting {
@@ -42,24 +40,19 @@ struct Setting {
 };
 
 constexpr Setting kSettings[] = {
-    {"rate",
-     [](EdgeChange& change, std::string_view text) { return store(parseRate(text), change.rateBitsPerSecond); }},
-    {"overhead",
-     [](EdgeChange& change, std::string_view text) {
-       return store(parseBytes(text, 0, kMaxOverheadBytes), change.overheadBytes);
-     }},
-    {"queue", [](EdgeChange& change, std::string_view text) { return storeQueue(text, change.queueBytes); }},
-    {"delay", [](EdgeChange& change, std::string_view text) { return storeDuration(text, change.delay); }},
-    {"jitter", [](EdgeChange& change, std::string_view text) { return storeDuration(text, change.jitter); }},
-    {"loss", [](EdgeChange& change, std::string_view text) { return storeShare(text, change.loss); }},
-    {"burst_enter", [](EdgeChange& change, std::string_view text) { return storeShare(text, change.burstEnter); }},
-    {"burst_leave", [](EdgeChange& change, std::string_view text) { return storeShare(text, change.burstLeave); }},
-    {"burst_loss", [](EdgeChange& change, std::string_view text) { return storeShare(text, change.burstLoss); }},
-    {"duplication", [](EdgeChange& change, std::string_view text) { return storeShare(text, change.duplication); }},
-    {"reordering", [](EdgeChange& change, std::string_view text) { return storeShare(text, change.reordering); }},
-    {"reorder_delay",
-     [](EdgeChange& change, std::string_view text) { return storeDuration(text, change.reorderDelay); }},
-    {"corruption", [](EdgeChange& change, std::string_view text) { return storeShare(text, change.corruption); }},
+    {"rate", store<&EdgeChange::rateBitsPerSecond, parseRate>},
+    {"overhead", store<&EdgeChange::overheadBytes, parseOverhead>},
+    {"queue", store<&EdgeChange::queueBytes, parseQueue>},
+    {"delay", store<&EdgeChange::delay, parseDelay>},
+    {"jitter", store<&EdgeChange::jitter, parseDelay>},
+    {"loss", store<&EdgeChange::loss, parsePercentage>},
+    {"burst_enter", store<&EdgeChange::burstEnter, parsePercentage>},
+    {"burst_leave", store<&EdgeChange::burstLeave, parsePercentage>},
+    {"burst_loss", store<&EdgeChange::burstLoss, parsePercentage>},
+    {"duplication", store<&EdgeChange::duplication, parsePercentage>},
+    {"reordering", store<&EdgeChange::reordering, parsePercentage>},
+    {"reorder_delay", store<&EdgeChange::reorderDelay, parseDelay>},
+    {"corruption", store<&EdgeChange::corruption, parsePercentage>},
 };
 
 const Setting* find(std::string_view key) {

@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cmath>
-#include <initializer_list>
 #include <iterator>
 #include <span>
 
@@ -32,13 +31,14 @@ struct Kind {
   std::string_view article;  // "a duration"
   std::string_view example;
   std::span<const Unit> units;
+  bool whole;  // its base unit is not divided
 };
 
-const Kind kDuration{"a duration", "100ms", kDurationUnits};
-const Kind kRate{"a rate", "50Mbit/s", kRateUnits};
-const Kind kBytes{"a size", "1MiB", kByteUnits};
-const Kind kPercentage{"a percentage", "0.1%", kPercentUnits};
-const Kind kMetres{"a length", "4800km", kMetreUnits};
+const Kind kDuration{"a duration", "100ms", kDurationUnits, true};
+const Kind kRate{"a rate", "50Mbit/s", kRateUnits, true};
+const Kind kBytes{"a size", "1MiB", kByteUnits, true};
+const Kind kPercentage{"a percentage", "0.1%", kPercentUnits, false};
+const Kind kMetres{"a length", "4800km", kMetreUnits, false};
 
 Error refuse(std::string message) { return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }
 
@@ -65,18 +65,23 @@ Result<double> parse(std::string_view text, const Kind& kind) {
   if (unit.starts_with(' ')) unit.remove_prefix(1);
   if (unit.empty()) return refuse("has no unit; " + allowed);
   for (const Unit& each : kind.units) {
-    if (each.name == unit) return number * each.factor;
+    if (each.name == unit) return kind.whole ? std::round(number * each.factor) : number * each.factor;
   }
   return refuse(fmt::format("is not {}; {}", kind.article, allowed));
 }
 
-Error outside(std::string_view least, std::string_view most) {
-  return refuse(fmt::format("is outside what is allowed, {} to {}", least, most));
+// The same within bounds, which `textOf` writes for people.
+template <typename Quantity, typename Text>
+Result<double> parseWithin(std::string_view text, const Kind& kind, Quantity least, Quantity most, Text textOf) {
+  const Result<double> parsed = parse(text, kind);
+  if (!parsed || (parsed.value() >= static_cast<double>(least) && parsed.value() <= static_cast<double>(most)))
+    return parsed;
+  return refuse(fmt::format("is outside what is allowed, {} to {}", textOf(least), textOf(most)));
 }
 
-// The largest unit of which there is at least one, from those given in ascending order.
-std::string inUnits(double amount, std::initializer_list<Unit> units) {
-  Unit best = *units.begin();
+// In the largest unit that fits at least once; `units` are ascending.
+std::string inUnits(double amount, std::span<const Unit> units) {
+  Unit best = units.front();
   for (const Unit& each : units) {
     if (amount >= each.factor) best = each;
   }
@@ -86,70 +91,48 @@ std::string inUnits(double amount, std::initializer_list<Unit> units) {
 }  // namespace
 
 Result<Duration> parseDuration(std::string_view text, Duration least, Duration most) {
-  const Result<double> parsed = parse(text, kDuration);
+  const auto textOf = [](Duration::rep count) { return durationText(Duration(count)); };
+  const Result<double> parsed = parseWithin(text, kDuration, least.count(), most.count(), textOf);
   if (!parsed) return parsed.error();
-  const double nanoseconds = std::round(parsed.value());
-  if (nanoseconds < static_cast<double>(least.count()) || nanoseconds > static_cast<double>(most.count())) {
-    return outside(durationText(least), durationText(most));
-  }
-  return Duration(static_cast<Duration::rep>(nanoseconds));
+  return Duration(static_cast<Duration::rep>(parsed.value()));
 }
 
 Result<std::uint64_t> parseRate(std::string_view text) {
   if (text == "unlimited") return std::uint64_t{0};
-  const Result<double> parsed = parse(text, kRate);
+  const Result<double> parsed =
+      parseWithin(text, kRate, kMinRateBitsPerSecond, EdgeEmulator::kMaxRateBitsPerSecond, rateText);
   if (!parsed) return refuse(parsed.error().message + ", or \"unlimited\"");
-  const double rate = std::round(parsed.value());
-  if (rate < static_cast<double>(kMinRateBitsPerSecond) ||
-      rate > static_cast<double>(EdgeEmulator::kMaxRateBitsPerSecond)) {
-    return refuse(outside(rateText(kMinRateBitsPerSecond), rateText(EdgeEmulator::kMaxRateBitsPerSecond)).message +
-                  ", or \"unlimited\"");
-  }
-  return static_cast<std::uint64_t>(rate);
+  return static_cast<std::uint64_t>(parsed.value());
 }
 
 Result<std::uint64_t> parseBytes(std::string_view text, std::uint64_t least, std::uint64_t most) {
-  const Result<double> parsed = parse(text, kBytes);
+  const Result<double> parsed = parseWithin(text, kBytes, least, most, bytesText);
   if (!parsed) return parsed.error();
-  const double bytes = std::round(parsed.value());
-  if (bytes < static_cast<double>(least) || bytes > static_cast<double>(most)) {
-    return outside(bytesText(least), bytesText(most));
-  }
-  return static_cast<std::uint64_t>(bytes);
+  return static_cast<std::uint64_t>(parsed.value());
 }
 
 Result<double> parsePercentage(std::string_view text) {
-  const Result<double> parsed = parse(text, kPercentage);
-  if (!parsed) return parsed.error();
-  if (parsed.value() > 1) return outside("0%", "100%");
-  return parsed.value();
+  return parseWithin(text, kPercentage, 0, 1, [](int share) { return share == 0 ? "0%" : "100%"; });
 }
 
 Result<double> parseMetres(std::string_view text, double least, double most) {
-  const Result<double> parsed = parse(text, kMetres);
-  if (!parsed) return parsed.error();
-  if (parsed.value() < least || parsed.value() > most) {
-    return outside(inUnits(least, {{"m", 1}, {"km", 1e3}}), inUnits(most, {{"m", 1}, {"km", 1e3}}));
-  }
-  return parsed.value();
+  return parseWithin(text, kMetres, least, most, [](double metres) { return inUnits(metres, kMetreUnits); });
 }
 
 std::string durationText(Duration duration) {
-  return duration == Duration{0}
-             ? "0 s"
-             : inUnits(static_cast<double>(duration.count()), {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}});
+  if (duration == Duration{0}) return "0 s";
+  return inUnits(static_cast<double>(duration.count()), std::span(kDurationUnits).first(4));  // up to seconds
 }
 
 std::string rateText(std::uint64_t bitsPerSecond) {
   if (bitsPerSecond == 0) return "unlimited";
-  return inUnits(static_cast<double>(bitsPerSecond),
-                 {{"bit/s", 1}, {"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}, {"Tbit/s", 1e12}, {"Pbit/s", 1e15}});
+  return inUnits(static_cast<double>(bitsPerSecond), std::span(kRateUnits).first(6));  // those in bits
 }
 
 std::string bytesText(std::uint64_t bytes) {
   const bool binary = bytes % 1024 == 0 && bytes > 0;
-  return binary ? inUnits(static_cast<double>(bytes), {{"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}})
-                : inUnits(static_cast<double>(bytes), {{"B", 1}, {"kB", 1e3}, {"MB", 1e6}, {"GB", 1e9}});
+  const std::span units(kByteUnits);
+  return inUnits(static_cast<double>(bytes), binary ? units.last(3) : units.first(4));
 }
 
 std::string percentageText(double probability) { return fmt::format("{:.6g} %", probability * 100); }
