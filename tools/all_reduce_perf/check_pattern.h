@@ -13,6 +13,7 @@
 #include <gloo/types.h>
 
 #include "tools/all_reduce_perf/perf_options.h"
+#include "transport/base/flat_map.h"
 
 namespace gloo_bypass {
 
@@ -53,13 +54,8 @@ class CheckPattern {
   }
 
  private:
-  // splitmix64's finalizer: neighbouring indices give unrelated values.
-  std::uint64_t mix(std::uint64_t index) const {
-    std::uint64_t x = index + seed_ + 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-  }
+  // Neighbouring indices give unrelated values.
+  std::uint64_t mix(std::uint64_t index) const { return mixBits(index + seed_ + 0x9e3779b97f4a7c15u); }
   std::int64_t valueOf(std::uint64_t mixed, std::uint64_t rank) const {
     if (op_ != ReduceOp::kProd) return static_cast<std::int64_t>(1 + (mixed + rank * 7) % range_);
     // Two ranks, picked by the element, hold factors; the product stays at 15 at most.

@@ -2,27 +2,23 @@
 
 #include <algorithm>
 
+#include "transport/base/flat_map.h"
 #include "transport/wire/step_marker.h"
 
 namespace gloo_bypass::capture {
 
 void TrafficMatrix::add(Direction direction, const FlowTotals& totals) {
-  FlowTotals* place = &others_;
-  if (const auto known = directions_.find(direction); known != directions_.end()) {
-    place = &known->second;
-  } else if (directions_.size() < kMaxDirections) {
-    place = &directions_[direction];
+  const auto known = directions_.find(direction);
+  if (known != directions_.end()) {
+    known->second += totals;
+  } else {
+    (directions_.size() < kMaxDirections ? directions_[direction] : others_) += totals;
   }
-  place->bytes += totals.bytes;
-  place->frames += totals.frames;
-  place->payloadBytes += totals.payloadBytes;
 }
 
 void TrafficMatrix::add(const TrafficMatrix& other) {
   for (const auto& [direction, totals] : other.directions_) add(direction, totals);
-  others_.bytes += other.others_.bytes;
-  others_.frames += other.others_.frames;
-  others_.payloadBytes += other.others_.payloadBytes;
+  others_ += other.others_;
 }
 
 void TrafficMatrix::clear() {
@@ -31,11 +27,7 @@ void TrafficMatrix::clear() {
 }
 
 std::size_t Analysis::FlowHash::operator()(const FlowKey& key) const {
-  // SplitMix64's finaliser.
-  std::uint64_t z = key.addresses ^ (key.session * 0x9E3779B97F4A7C15u) ^ (std::uint64_t{key.ports} << 17);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return static_cast<std::size_t>(z ^ (z >> 31));
+  return mixBits(key.addresses ^ (key.session * 0x9E3779B97F4A7C15u) ^ (std::uint64_t{key.ports} << 17));
 }
 
 bool Analysis::isMarker(const DissectedFrame& frame) const {

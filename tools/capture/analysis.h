@@ -42,6 +42,12 @@ inline constexpr std::size_t kByteKinds = 9;
 
 struct FlowTotals {
   std::uint64_t bytes = 0, frames = 0, payloadBytes = 0;
+
+  void operator+=(const FlowTotals& more) {
+    bytes += more.bytes;
+    frames += more.frames;
+    payloadBytes += more.payloadBytes;
+  }
 };
 using Direction = std::pair<std::uint32_t, std::uint32_t>;  // IPv4 source and destination
 

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "transport/base/flat_map.h"
+
 namespace gloo_bypass::fabric {
 
 // splitmix64 (Steele, Lea, Flood, 2014).
@@ -11,12 +13,7 @@ class Random {
  public:
   explicit Random(std::uint64_t seed) : state_(seed) {}
 
-  std::uint64_t next() {
-    std::uint64_t z = (state_ += 0x9e3779b97f4a7c15ULL);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebULL;
-    return z ^ (z >> 31);
-  }
+  std::uint64_t next() { return mixBits(state_ += 0x9e3779b97f4a7c15ULL); }
   // [0, 1)
   double uniform() { return static_cast<double>(next() >> 11) * 0x1.0p-53; }
   // [0, n), n > 0
