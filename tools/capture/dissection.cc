@@ -1,6 +1,7 @@
 #include "tools/capture/dissection.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/wire/packet_outline.h"
 
@@ -45,37 +46,28 @@ struct Part {
 // Headers between the base transport header and the payload, of the reliable connected and the datagram service;
 // InfiniBand Architecture, volume 1, table "OpCode field".
 std::size_t roceExtensionBytes(std::uint8_t opcode) {
-  constexpr std::size_t kAddress = 16, kImmediate = 4, kAcknowledge = 4, kAtomic = 28, kDatagram = 8;
-  switch (opcode) {
-    case 0x03:
-    case 0x05:
-    case 0x09:
-    case 0x16:
-    case 0x17:
-      return kImmediate;
-    case 0x06:
-    case 0x0a:
-    case 0x0c:
-      return kAddress;
-    case 0x0b:
-      return kAddress + kImmediate;
-    case 0x0d:
-    case 0x0f:
-    case 0x10:
-    case kRoceAcknowledge:
-      return kAcknowledge;
-    case kRoceAtomicAcknowledge:
-      return kAcknowledge + 8;
-    case 0x13:
-    case 0x14:
-      return kAtomic;
-    case 0x64:
-      return kDatagram;
-    case 0x65:
-      return kDatagram + kImmediate;
-    default:
-      return 0;
-  }
+  constexpr std::uint8_t kAddress = 16, kImmediate = 4, kAcknowledge = 4, kAtomic = 28, kDatagram = 8;
+  constexpr std::pair<std::uint8_t, std::uint8_t> kExtensions[] = {{0x03, kImmediate},
+                                                                   {0x05, kImmediate},
+                                                                   {0x06, kAddress},
+                                                                   {0x09, kImmediate},
+                                                                   {0x0a, kAddress},
+                                                                   {0x0b, kAddress + kImmediate},
+                                                                   {0x0c, kAddress},
+                                                                   {0x0d, kAcknowledge},
+                                                                   {0x0f, kAcknowledge},
+                                                                   {0x10, kAcknowledge},
+                                                                   {0x13, kAtomic},
+                                                                   {0x14, kAtomic},
+                                                                   {0x16, kImmediate},
+                                                                   {0x17, kImmediate},
+                                                                   {0x64, kDatagram},
+                                                                   {0x65, kDatagram + kImmediate},
+                                                                   {kRoceAcknowledge, kAcknowledge},
+                                                                   {kRoceAtomicAcknowledge, kAcknowledge + 8}};
+  for (const auto& [known, bytes] : kExtensions)
+    if (known == opcode) return bytes;
+  return 0;
 }
 
 void dissectRoce(const Part& part, DissectedFrame& frame) {
