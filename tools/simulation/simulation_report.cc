@@ -157,10 +157,7 @@ std::string tableFoot(const std::vector<RingRunResult>& results) {
   std::uint64_t events = 0;
   double cpu = 0, virtualSeconds = 0;
   for (const RingRunResult& result : results) {
-    lost.lostRandomly += result.edges.lostRandomly;
-    lost.lostInBurst += result.edges.lostInBurst;
-    lost.lostInQueue += result.edges.lostInQueue;
-    lost.lostWhileDown += result.edges.lostWhileDown;
+    lost += result.edges;
     events += result.events;
     cpu += result.cpuSeconds;
     virtualSeconds += secondsOf(result.elapsed);

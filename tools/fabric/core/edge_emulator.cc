@@ -19,6 +19,18 @@ void addUpTo(Duration& sum, Duration term) { sum = term > Duration::max() - sum 
 
 }  // namespace
 
+EdgeCounters& EdgeCounters::operator+=(const EdgeCounters& more) {
+  for (const auto member :
+       {&EdgeCounters::offered, &EdgeCounters::offeredBytes, &EdgeCounters::accepted, &EdgeCounters::acceptedBytes,
+        &EdgeCounters::delivered, &EdgeCounters::deliveredBytes, &EdgeCounters::lostRandomly,
+        &EdgeCounters::lostInBurst, &EdgeCounters::lostInQueue, &EdgeCounters::lostWhileDown, &EdgeCounters::duplicated,
+        &EdgeCounters::reordered, &EdgeCounters::corrupted}) {
+    this->*member += more.*member;
+  }
+  maxQueueBytes = std::max(maxQueueBytes, more.maxQueueBytes);
+  return *this;
+}
+
 EdgeEmulator::EdgeEmulator(const EdgeModel& model, std::uint64_t seed) : loss_(seedOf(seed, "loss")), random_(seed) {
   setModel(model);
 }

@@ -76,6 +76,8 @@ struct EdgeCounters {
   Duration totalDelay{0};     // from offer until the first arrival, over accepted frames
 
   std::uint64_t lost() const { return lostRandomly + lostInBurst + lostInQueue + lostWhileDown; }
+  // Of several edges, or of one in several runs: all but the two sums of durations.
+  EdgeCounters& operator+=(const EdgeCounters& more);
 };
 
 class EdgeEmulator {

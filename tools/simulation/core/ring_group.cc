@@ -8,26 +8,6 @@
 #include "transport/channel/channel_counters.h"
 
 namespace gloo_bypass::sim {
-namespace {
-
-void add(fabric::EdgeCounters& sum, const fabric::EdgeCounters& one) {
-  sum.offered += one.offered;
-  sum.offeredBytes += one.offeredBytes;
-  sum.accepted += one.accepted;
-  sum.acceptedBytes += one.acceptedBytes;
-  sum.delivered += one.delivered;
-  sum.deliveredBytes += one.deliveredBytes;
-  sum.lostRandomly += one.lostRandomly;
-  sum.lostInBurst += one.lostInBurst;
-  sum.lostInQueue += one.lostInQueue;
-  sum.lostWhileDown += one.lostWhileDown;
-  sum.duplicated += one.duplicated;
-  sum.reordered += one.reordered;
-  sum.corrupted += one.corrupted;
-  sum.maxQueueBytes = std::max(sum.maxQueueBytes, one.maxQueueBytes);
-}
-
-}  // namespace
 
 RingLinks::RingLinks(Simulation& simulation, std::size_t ranks,
                      const std::function<Edge(std::size_t from, std::size_t to)>& edge) {
@@ -50,8 +30,8 @@ Link* RingLinks::find(std::size_t from, std::size_t to) const {
 
 fabric::EdgeCounters RingLinks::counters() const {
   fabric::EdgeCounters sum;
-  for (const auto& link : toPrevious_) add(sum, link->edgeCounters());
-  for (const auto& link : fromPrevious_) add(sum, link->edgeCounters());
+  for (const auto& link : toPrevious_) sum += link->edgeCounters();
+  for (const auto& link : fromPrevious_) sum += link->edgeCounters();
   return sum;
 }
 
