@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <gloo/common/error.h>
 
+#include "transport/base/joined.h"
 #include "transport/gloo/connect_mode.h"
 #include "transport/process/back_ends.h"
 #include "transport/process/environment.h"
@@ -25,9 +26,9 @@ namespace {
 const BackEnd& backEndOf(std::string_view transport) {
   const BackEnd* const found = findBackEnd(transport);
   if (found != nullptr) return *found;
-  std::string known;
-  for (const BackEnd& backEnd : backEnds()) known += (known.empty() ? "" : ", ") + backEnd.name;
-  fail(transport, fmt::format("no such transport; known are {} (capitals matter)", known));
+  std::vector<std::string> known;
+  for (const BackEnd& backEnd : backEnds()) known.push_back(backEnd.name);
+  fail(transport, fmt::format("no such transport; known are {} (capitals matter)", joined(known)));
 }
 
 TransportConfig configurationOf(const DeviceOptions& options, std::string_view transport) {

@@ -9,6 +9,7 @@
 #include <gloo/common/error.h>
 
 #include "plugin/compatibility/torch/device_registry.h"
+#include "transport/base/joined.h"
 #include "transport/process/back_ends.h"
 #include "transport/process/environment.h"
 #include "transport/process/gloo_address.h"
@@ -55,9 +56,8 @@ void registerAll() {
   }
   std::vector<std::string> known = GlooDeviceRegistry()->Keys();
   std::sort(known.begin(), known.end());
-  std::string names;
-  for (const std::string& key : known) names += (names.empty() ? "" : ", ") + key;
-  const std::string unknown = "no such transport; known are " + names + " (capitals matter)";
+  const std::string unknown =
+      fmt::format("no such transport; known are {} (capitals matter)", gloo_bypass::joined(known));
   // Common spellings.
   for (const std::string& key : known) {
     std::string lower(key.size(), ' ');

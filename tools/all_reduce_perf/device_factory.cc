@@ -7,6 +7,7 @@
 
 #include "tools/all_reduce_perf/gloo_ibverbs.h"
 #include "tools/common/error.h"
+#include "transport/base/joined.h"
 #include "transport/compatibility/gloo/own_transports.h"
 #include "transport/process/back_ends.h"
 #include "transport/process/environment.h"
@@ -45,11 +46,7 @@ std::vector<std::string> transportNames() {
   return names;
 }
 
-std::string knownTransports() {
-  std::string names;
-  for (const std::string& name : transportNames()) names += (names.empty() ? "" : ", ") + name;
-  return names;
-}
+std::string knownTransports() { return joined(transportNames()); }
 
 std::string transportProblem(std::string_view transport) {
   if (transport == kGlooTcp) return {};

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tools/capture/step_statistics.h"
+#include "transport/base/joined.h"
 
 namespace gloo_bypass::capture {
 namespace {
@@ -26,12 +27,6 @@ std::string ipv4(std::uint32_t address) {
 }
 
 double secondsOf(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
-
-std::string names(const AnalysedCapture& capture) {
-  std::string names;
-  for (const std::string& file : capture.files) names.append(names.empty() ? "" : " + ").append(file);
-  return names;
-}
 
 std::string spreadLine(const char* name, const Spread& spread, double unit, const char* unitName) {
   std::string line = fmt::format("{:<20}", fmt::format("{} [{}]", name, unitName));
@@ -232,10 +227,10 @@ std::string faultLine(const std::string& file, const CaptureFault& fault) {
 std::string captureTable(const AnalysedCapture& capture, bool everyStep) {
   const Analysis& analysis = capture.analysis;
   const AnalysisTotals& totals = analysis.totals();
-  std::string text =
-      fmt::format("{}: {} frames, {:.6g} MB in {:.6f} s ({}, snap length {}){}\n", names(capture), totals.frames,
-                  static_cast<double>(totals.bytes) / 1e6, secondsOf(totals.last - totals.first), capture.link,
-                  capture.snapLength, capture.filter.empty() ? "" : fmt::format(", only {}", capture.filter));
+  std::string text = fmt::format("{}: {} frames, {:.6g} MB in {:.6f} s ({}, snap length {}){}\n",
+                                 joined(capture.files, " + "), totals.frames, static_cast<double>(totals.bytes) / 1e6,
+                                 secondsOf(totals.last - totals.first), capture.link, capture.snapLength,
+                                 capture.filter.empty() ? "" : fmt::format(", only {}", capture.filter));
   if (const auto statistics = stepStatistics(analysis)) {
     text += fmt::format("\n{:<20}", fmt::format("{} step{}", statistics->steps, statistics->steps == 1 ? "" : "s"));
     for (const char* name : kSpreadNames) text += fmt::format("{:>12}", name);

@@ -16,6 +16,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/forked_child.h"
+#include "transport/base/joined.h"
 #include "transport/base/printable.h"
 #include "transport/base/whole_file.h"
 #include "transport/process/json_text.h"
@@ -97,10 +98,9 @@ Error alreadyStartedBefore(const BackEnd& backEnd, pid_t parent) {
 }
 
 Error otherConfiguration(const std::vector<std::string>& different) {
-  std::string list;
-  for (const std::string& difference : different) list += (list.empty() ? "" : "; ") + difference;
   return {ErrorScope::kDevice, ErrorCode::kConfiguration,
-          "a process has one configuration, but the first device and this one differ in " + list};
+          fmt::format("a process has one configuration, but the first device and this one differ in {}",
+                      joined(different, "; "))};
 }
 
 // Shared by the waiting thread and the worker of shutDown; the last to leave frees it.

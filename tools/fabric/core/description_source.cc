@@ -227,11 +227,7 @@ std::string excerpt(std::string_view text) {
   return printable(text.substr(0, kMostBytes)) + (text.size() > kMostBytes ? "..." : "");
 }
 
-std::string joined(const std::vector<std::string>& names) {
-  std::string list;
-  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
-  return list;
-}
+std::string joined(const std::vector<std::string>& names) { return gloo_bypass::joined(names); }
 
 Error faultAt(const std::string& place, const std::string& message) {
   std::string line = place.empty() ? message : place + ": " + message;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/fabric/core/description.h"
+#include "transport/base/joined.h"
 #include "transport/base/status.h"
 
 namespace gloo_bypass::fabric {
@@ -37,6 +38,5 @@ Error faultAt(const std::string& place, const std::string& message);
 Error faultIn(const Entry& entry, const Field& field, const std::string& message);
 // As printable(), cut at 60 bytes.
 std::string excerpt(std::string_view text);
-std::string joined(const std::vector<std::string>& names);  // "a, b, c"
 
 }  // namespace gloo_bypass::fabric
