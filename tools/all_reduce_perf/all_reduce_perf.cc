@@ -80,7 +80,7 @@ int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
 }
 
 nlohmann::json runRanksOnce(const PerfOptions& options) {
-  KeyValueServer server(KeyValueServer::Reach::kThisMachine, 0);
+  KeyValueServer server(Reach::kThisMachine, 0);
   RankProcesses ranks(static_cast<int>(options.ranks),
                       [&](int rank) { return runSpawnedRank(options, rank, server.port()); });
   server.start();
@@ -140,7 +140,7 @@ int runGivenRank(const PerfOptions& options) {
     const char* address = std::getenv("MASTER_ADDR");
     if (address == nullptr || *address == '\0') throw UsageError("MASTER_ADDR is not set; it names the host of rank 0");
     if (rank == 0) {
-      server = std::make_unique<KeyValueServer>(KeyValueServer::Reach::kNetwork, port);
+      server = std::make_unique<KeyValueServer>(Reach::kNetwork, port);
       server->start();
     }
     store = std::make_shared<KeyValueClient>(address, port, timeoutOf(options));

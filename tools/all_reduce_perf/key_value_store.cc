@@ -1,6 +1,7 @@
 #include "tools/all_reduce_perf/key_value_store.h"
 
 #include <endian.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -86,41 +87,6 @@ void setNoDelay(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 }
 
-// A listening socket, or none with `error` set to the errno.
-FileDescriptor tryListen(int family, KeyValueServer::Reach reach, std::uint16_t port, int* error) {
-  FileDescriptor fd(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.get() < 0) {
-    *error = errno;
-    return fd;
-  }
-  const int on = 1, off = 0;
-  setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  if (family == AF_INET6) {
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-    auto* address = reinterpret_cast<sockaddr_in6*>(&storage);
-    *address = {.sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
-    length = sizeof(*address);
-  } else {
-    auto* address = reinterpret_cast<sockaddr_in*>(&storage);
-    const bool local = reach == KeyValueServer::Reach::kThisMachine;
-    *address = {.sin_family = AF_INET,
-                .sin_port = htons(port),
-                .sin_addr = {.s_addr = htonl(local ? INADDR_LOOPBACK : INADDR_ANY)}};
-    length = sizeof(*address);
-  }
-  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&storage), length) != 0 || ::listen(fd.get(), SOMAXCONN) != 0) {
-    *error = errno;
-    fd.reset();
-  }
-  return fd;
-}
-
-struct AddressListDeleter {
-  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
-};
-
 // A connected socket; none, with `problem` saying why.
 FileDescriptor tryConnect(const std::string& host, std::uint16_t port, std::string* problem) {
   addrinfo hints{.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -129,7 +95,7 @@ FileDescriptor tryConnect(const std::string& host, std::uint16_t port, std::stri
     *problem = gai_strerror(code);
     return FileDescriptor();
   }
-  const std::unique_ptr<addrinfo, AddressListDeleter> list(found);
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> list(found, ::freeaddrinfo);
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
     FileDescriptor fd(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (fd.get() < 0) continue;
@@ -255,19 +221,14 @@ bool KeyValueServer::Connection::send() {
 KeyValueServer::KeyValueServer(Reach reach, std::uint16_t port, milliseconds asksWithin)
     : asksWithin_(asksWithin), stop_(::eventfd(0, EFD_CLOEXEC)) {
   if (!stop_) throw ProgramError(fmt::format("cannot make an event: {}", std::strerror(errno)));
-  int error = 0;
-  if (reach == Reach::kNetwork) listener_ = tryListen(AF_INET6, reach, port, &error);
-  if (listener_.get() < 0 && error != EADDRINUSE) listener_ = tryListen(AF_INET, reach, port, &error);
-  if (listener_.get() < 0)
+  listener_ = socketOnPort(port, /*reuse=*/true, reach);
+  if (!listener_ || ::listen(listener_.get(), SOMAXCONN) != 0 || ::fcntl(listener_.get(), F_SETFL, O_NONBLOCK) != 0)
     throw ProgramError(
         fmt::format("rank 0 cannot listen on MASTER_PORT={}: {}; choose another port, or use --store-dir", port,
-                    std::strerror(error)));
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  if (::getsockname(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0)
-    throw ProgramError(fmt::format("cannot read the port of a listening socket: {}", std::strerror(errno)));
-  port_ = ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&address)->sin6_port
-                                              : reinterpret_cast<sockaddr_in*>(&address)->sin_port);
+                    std::strerror(errno)));
+  const auto bound = portOf(listener_);
+  if (!bound) throw ProgramError(fmt::format("cannot read the port of a listening socket: {}", std::strerror(errno)));
+  port_ = *bound;
 }
 
 KeyValueServer::~KeyValueServer() {

@@ -20,6 +20,7 @@
 
 #include <gloo/rendezvous/store.h>
 
+#include "tools/common/free_port.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/mutex.h"
 
@@ -27,7 +28,6 @@ namespace gloo_bypass {
 
 class KeyValueServer {
  public:
-  enum class Reach : std::uint8_t { kThisMachine, kNetwork };
   // Listens from here on; port 0 takes any free one. Starts no thread, so the process may still fork. `asksWithin`: how
   // long who has connected may keep silent; a client of ours asks at once. Throws ProgramError.
   KeyValueServer(Reach reach, std::uint16_t port, std::chrono::milliseconds asksWithin = std::chrono::seconds(10));

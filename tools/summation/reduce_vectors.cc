@@ -132,7 +132,7 @@ int run(const ReduceOptions& options) {
   checkWritable("--output", options.output);
   const SharedBytes vectors(input.size());
   std::memcpy(vectors.data(), input.data(), input.size());
-  KeyValueServer server(KeyValueServer::Reach::kThisMachine, 0);
+  KeyValueServer server(Reach::kThisMachine, 0);
   RankProcesses ranks(options.ranks, [&](int rank) { return reduceAsRank(options, vectors, rank, server.port()); });
   server.start();
   const RanksEnd end = ranks.supervise({.limit = kRunLimit, .limitName = "the limit of 120 s"});

@@ -26,7 +26,7 @@ std::vector<char> bytes(const std::string& text) { return {text.begin(), text.en
 class KeyValueStore : public ::testing::Test {
  protected:
   void SetUp() override { server_.start(); }
-  KeyValueServer server_{KeyValueServer::Reach::kThisMachine, 0};
+  KeyValueServer server_{Reach::kThisMachine, 0};
 };
 
 TEST_F(KeyValueStore, SetByOne_IsGotByAnother) {
@@ -197,7 +197,7 @@ TEST_F(KeyValueStore, SilentConnectionsInAllDescriptors_MakeRoomForAClient) {
 }
 
 TEST(KeyValueServerPatience, SilentAndSlowConnections_AreClosedAndClientsAreNot) {
-  KeyValueServer server(KeyValueServer::Reach::kThisMachine, 0, milliseconds(100));
+  KeyValueServer server(Reach::kThisMachine, 0, milliseconds(100));
   server.start();
   KeyValueClient client("127.0.0.1", server.port(), milliseconds(5000));
   const RawConnection silent(server.port()), slow(server.port());
@@ -208,7 +208,7 @@ TEST(KeyValueServerPatience, SilentAndSlowConnections_AreClosedAndClientsAreNot)
 }
 
 TEST(KeyValueServerEnd, ClientsWaiting_AreReleased) {
-  auto server = std::make_unique<KeyValueServer>(KeyValueServer::Reach::kThisMachine, 0);
+  auto server = std::make_unique<KeyValueServer>(Reach::kThisMachine, 0);
   server->start();
   KeyValueClient client("127.0.0.1", server->port(), milliseconds(20'000));
   client.set("here", bytes("1"));
@@ -218,9 +218,9 @@ TEST(KeyValueServerEnd, ClientsWaiting_AreReleased) {
 }
 
 TEST(KeyValueServerPort, InUse_NamesPortAndWayOut) {
-  KeyValueServer first(KeyValueServer::Reach::kThisMachine, 0);
+  KeyValueServer first(Reach::kThisMachine, 0);
   try {
-    KeyValueServer second(KeyValueServer::Reach::kThisMachine, first.port());
+    KeyValueServer second(Reach::kThisMachine, first.port());
     FAIL() << "two servers on one port";
   } catch (const ProgramError& error) {
     EXPECT_NE(std::string(error.what()).find(std::to_string(first.port())), std::string::npos);
@@ -231,7 +231,7 @@ TEST(KeyValueServerPort, InUse_NamesPortAndWayOut) {
 TEST(KeyValueClientConnect, NobodyListens_ThrowsAtTheTimeout) {
   std::uint16_t port = 0;
   {
-    KeyValueServer gone(KeyValueServer::Reach::kThisMachine, 0);
+    KeyValueServer gone(Reach::kThisMachine, 0);
     port = gone.port();
   }
   EXPECT_THROW(KeyValueClient("127.0.0.1", port, milliseconds(100)), ProgramError);
