@@ -1,6 +1,7 @@
 #include "tools/all_reduce_perf/collective.h"
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include <gloo/allreduce.h>
@@ -16,34 +17,17 @@ namespace {
 
 using ReduceFunction = void (*)(void*, const void*, const void*, std::size_t);
 
+// In the order of ReduceOp.
 template <typename T>
 ReduceFunction reduceFunction(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return &::gloo::sum<T>;
-    case ReduceOp::kProd:
-      return &::gloo::product<T>;
-    case ReduceOp::kMin:
-      return &::gloo::min<T>;
-    case ReduceOp::kMax:
-      return &::gloo::max<T>;
-  }
-  return nullptr;
+  constexpr ReduceFunction kFunctions[] = {&::gloo::sum<T>, &::gloo::product<T>, &::gloo::min<T>, &::gloo::max<T>};
+  return kFunctions[static_cast<std::size_t>(op)];
 }
 
 template <typename T>
 const ::gloo::ReductionFunction<T>* boundFunction(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::kSum:
-      return ::gloo::ReductionFunction<T>::sum;
-    case ReduceOp::kProd:
-      return ::gloo::ReductionFunction<T>::product;
-    case ReduceOp::kMin:
-      return ::gloo::ReductionFunction<T>::min;
-    case ReduceOp::kMax:
-      return ::gloo::ReductionFunction<T>::max;
-  }
-  return nullptr;
+  using Functions = ::gloo::ReductionFunction<T>;
+  return std::array{Functions::sum, Functions::product, Functions::min, Functions::max}[static_cast<std::size_t>(op)];
 }
 
 template <typename T>

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "tools/common/command_line.h"
 #include "tools/common/error.h"
 #include "tools/common/version.h"
+#include "transport/base/joined.h"
 
 namespace gloo_bypass {
 namespace {
@@ -53,25 +53,19 @@ std::string_view find(const std::array<Named<T>, kCount>& table, T value) {
   return "?";
 }
 
-template <typename T, std::size_t kCount>
-std::map<std::string, T> toMap(const std::array<Named<T>, kCount>& table) {
-  std::map<std::string, T> map;
-  for (const auto& entry : table) map.emplace(entry.name, entry.value);
-  return map;
-}
-
 // CLI11's own mapping check quotes the mapped numbers too; a plain list of names is easier to read.
 template <typename T, std::size_t kCount>
 void addNamed(CLI::App& app, const std::string& flags, T& target, const std::array<Named<T>, kCount>& table,
               const std::string& what) {
-  std::string list;
-  for (const auto& entry : table) list += (list.empty() ? "" : ", ") + std::string(entry.name);
+  std::vector<const char*> names;
+  for (const auto& entry : table) names.push_back(entry.name);
+  const std::string list = joined(names);
   app.add_option_function<std::string>(
          flags,
-         [&target, map = toMap(table), list, flags](const std::string& text) {
-           const auto found = map.find(text);
-           if (found == map.end()) throw CLI::ValidationError(flags, fmt::format("'{}' is none of {}", text, list));
-           target = found->second;
+         [&target, &table, list, flags](const std::string& text) {
+           const auto found = std::find_if(table.begin(), table.end(), [&](auto& entry) { return entry.name == text; });
+           if (found == table.end()) throw CLI::ValidationError(flags, fmt::format("'{}' is none of {}", text, list));
+           target = found->value;
          },
          fmt::format("{}: {}", what, list))
       ->default_str(std::string(find(table, target)));
@@ -88,35 +82,26 @@ constexpr const char* kDescription =
     "#wrong: elements that differ from the exact result, over all ranks and -c checked iterations (not timed).";
 
 void addMeasurementOptions(CLI::App& app, PerfOptions& options) {
-  app.add_option("-b,--minbytes", options.minBytes, "smallest size; K, M, G are powers of 1024")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str("32M");
-  app.add_option("-e,--maxbytes", options.maxBytes, "largest size")
-      ->transform(CLI::AsSizeValue(false))
-      ->default_str("32M");
-  auto* step = app.add_option("-i,--stepbytes", options.stepBytes, "add this from size to size")
-                   ->transform(CLI::AsSizeValue(false))
-                   ->default_str("1M");
+  const auto addSize = [&app](const char* flags, std::uint64_t& size, const char* what) {
+    return app.add_option(flags, size, what)->transform(CLI::AsSizeValue(false));
+  };
+  addSize("-b,--minbytes", options.minBytes, "smallest size; K, M, G are powers of 1024")->default_str("32M");
+  addSize("-e,--maxbytes", options.maxBytes, "largest size")->default_str("32M");
+  auto* step = addSize("-i,--stepbytes", options.stepBytes, "add this from size to size")->default_str("1M");
   app.add_option("-f,--stepfactor", options.stepFactor, "multiply by this from size to size")
       ->check(CLI::Range(2u, 1'000'000u))
       ->excludes(step);
-  app.add_option("-n,--iters", options.iterations, "timed iterations of a round")
-      ->check(CLI::Range(1u, 1'000'000u))
-      ->capture_default_str();
-  app.add_option("-w,--warmup_iters", options.warmupIterations, "untimed iterations first")
-      ->check(CLI::Range(0u, 1'000'000u))
-      ->capture_default_str();
-  app.add_option("-c,--check", options.checkIterations, "checked iterations; 0: none")
-      ->check(CLI::Range(0u, 1'000'000u))
-      ->capture_default_str();
-  app.add_option("--rounds", options.rounds, "rounds of each transport; 0: 1 with one transport, 5 with several")
-      ->check(CLI::Range(0u, 10'000u))
-      ->capture_default_str();
+  const auto addCount = [&app](const char* flags, unsigned& count, const char* what, unsigned least, unsigned most) {
+    app.add_option(flags, count, what)->check(CLI::Range(least, most))->capture_default_str();
+  };
+  addCount("-n,--iters", options.iterations, "timed iterations of a round", 1, 1'000'000);
+  addCount("-w,--warmup_iters", options.warmupIterations, "untimed iterations first", 0, 1'000'000);
+  addCount("-c,--check", options.checkIterations, "checked iterations; 0: none", 0, 1'000'000);
+  addCount("--rounds", options.rounds, "rounds of each transport; 0: 1 with one transport, 5 with several", 0, 10'000);
   addNamed(app, "-d,--datatype", options.dataType, kDataTypes, "element type");
   addNamed(app, "-o,--op", options.reduceOp, kReduceOps, "reduction");
   addNamed(app, "--algorithm", options.algorithm, kAlgorithms, "Gloo's algorithm");
-  app.add_option("--segment-bytes", options.segmentBytes, "ring: largest send; 0: Gloo's default, 1M")
-      ->transform(CLI::AsSizeValue(false));
+  addSize("--segment-bytes", options.segmentBytes, "ring: largest send; 0: Gloo's default, 1M");
   app.add_option("--compute", options.computeMilliseconds,
                  "milliseconds that each rank computes before each all-reduce, as programs do; times are then of the "
                  "call alone, and the column adds says how much longer a round takes than without all-reduces")
@@ -154,23 +139,22 @@ void addRunOptions(CLI::App& app, PerfOptions& options) {
 }
 
 void checkSizes(const PerfOptions& options) {
-  const auto checkRange = [](const char* flag, std::uint64_t value) {
+  for (const auto& [flag, value] :
+       {std::pair{"--minbytes", options.minBytes}, std::pair{"--maxbytes", options.maxBytes},
+        std::pair{"--stepbytes", options.stepBytes}, std::pair{"--segment-bytes", options.segmentBytes}}) {
     if (value > kMaxSizeBytes) throw UsageError(fmt::format("{}: must be from 0 to 1T (2^40 bytes)", flag));
-  };
-  checkRange("--minbytes", options.minBytes);
-  checkRange("--maxbytes", options.maxBytes);
-  checkRange("--stepbytes", options.stepBytes);
-  checkRange("--segment-bytes", options.segmentBytes);
+  }
   if (options.minBytes > options.maxBytes)
     throw UsageError(fmt::format("--minbytes {} is larger than --maxbytes {}", options.minBytes, options.maxBytes));
-  const std::size_t element = elementBytes(options.dataType);
-  if (options.minBytes < element)
-    throw UsageError(fmt::format("--minbytes {} is less than one {} ({} bytes)", options.minBytes,
-                                 nameOf(options.dataType), element));
+  const auto checkHoldsOne = [element = elementBytes(options.dataType), &options](const char* flag,
+                                                                                  std::uint64_t value) {
+    if (value < element)
+      throw UsageError(
+          fmt::format("{} {} is less than one {} ({} bytes)", flag, value, nameOf(options.dataType), element));
+  };
+  checkHoldsOne("--minbytes", options.minBytes);
   if (options.stepFactor == 0 && options.minBytes != options.maxBytes) {
-    if (options.stepBytes < element)
-      throw UsageError(fmt::format("--stepbytes {} is less than one {} ({} bytes)", options.stepBytes,
-                                   nameOf(options.dataType), element));
+    checkHoldsOne("--stepbytes", options.stepBytes);
     if ((options.maxBytes - options.minBytes) / options.stepBytes >= kMaxSizes)
       throw UsageError(fmt::format("--stepbytes {} makes more than {} sizes; use a larger step or --stepfactor",
                                    options.stepBytes, kMaxSizes));
@@ -225,20 +209,8 @@ CommandLine parseCommandLine(int argc, const char* const* argv) {
 }
 
 std::size_t elementBytes(DataType type) {
-  switch (type) {
-    case DataType::kInt8:
-    case DataType::kUint8:
-      return 1;
-    case DataType::kHalf:
-      return 2;
-    case DataType::kInt32:
-    case DataType::kFloat:
-      return 4;
-    case DataType::kInt64:
-    case DataType::kDouble:
-      return 8;
-  }
-  return 0;
+  constexpr std::size_t kBytes[] = {1, 1, 4, 8, 2, 4, 8};  // in the order of DataType
+  return kBytes[static_cast<std::size_t>(type)];
 }
 
 bool usesBoundBuffers(AllReduceAlgorithm algorithm) {

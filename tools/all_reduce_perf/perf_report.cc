@@ -122,32 +122,6 @@ TransportResult summarizeTransport(const PerfOptions& options, std::uint64_t byt
 
 }  // namespace
 
-void to_json(nlohmann::json& json, const RankSample& sample) {
-  json = {{"wall", sample.wallSeconds},
-          {"cpu", sample.cpuSeconds},
-          {"ns", sample.iterationNs},
-          {"rounds", sample.roundsSeconds},
-          {"rounds_alone", sample.roundsAloneSeconds},
-          {"begin", sample.beginNs},
-          {"end", sample.endNs}};
-}
-void from_json(const nlohmann::json& json, RankSample& sample) {
-  json.at("wall").get_to(sample.wallSeconds);
-  json.at("cpu").get_to(sample.cpuSeconds);
-  json.at("ns").get_to(sample.iterationNs);
-  json.at("rounds").get_to(sample.roundsSeconds);
-  json.at("rounds_alone").get_to(sample.roundsAloneSeconds);
-  json.at("begin").get_to(sample.beginNs);
-  json.at("end").get_to(sample.endNs);
-}
-void to_json(nlohmann::json& json, const RankMeasurement& measurement) {
-  json = {{"rounds", measurement.rounds}, {"wrong", measurement.wrong}};
-}
-void from_json(const nlohmann::json& json, RankMeasurement& measurement) {
-  json.at("rounds").get_to(measurement.rounds);
-  json.at("wrong").get_to(measurement.wrong);
-}
-
 Bandwidth allReduceBandwidth(std::size_t bytes, double seconds, int ranks) {
   if (!(seconds > 0) || ranks < 1) return {};
   const double algorithm = static_cast<double>(bytes) / seconds / 1e9;

@@ -30,10 +30,10 @@ struct RankMeasurement {
   std::vector<RankSample> rounds;
   std::uint64_t wrong = 0;
 };
-void to_json(nlohmann::json& json, const RankSample& sample);
-void from_json(const nlohmann::json& json, RankSample& sample);
-void to_json(nlohmann::json& json, const RankMeasurement& measurement);
-void from_json(const nlohmann::json& json, RankMeasurement& measurement);
+// As rank 0 gets them from the others.
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankSample, wallSeconds, cpuSeconds, iterationNs, roundsSeconds, roundsAloneSeconds,
+                                   beginNs, endNs)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankMeasurement, rounds, wrong)
 
 struct TransportResult {
   std::string transport;
