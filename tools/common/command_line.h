@@ -12,7 +12,7 @@
 
 namespace gloo_bypass {
 
-// CLI::Range lets it through: it is neither below nor above.
+// CLI::Range accepts NaN: both comparisons are false.
 inline void refuseNan(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_type_name().find("FLOAT") == std::string::npos) continue;
