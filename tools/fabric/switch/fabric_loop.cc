@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 #include <utility>
 
 namespace gloo_bypass::fabric {
@@ -36,18 +37,9 @@ timespec toTimespec(Duration duration) {
   return result;
 }
 
-void nap(Duration duration) {
-  const timespec time = toTimespec(duration);
-  (void)::nanosleep(&time, nullptr);
-}
-
 }  // namespace
 
-TimePoint monotonicTime() {
-  timespec now{};
-  (void)::clock_gettime(CLOCK_MONOTONIC, &now);
-  return TimePoint(std::chrono::seconds(now.tv_sec) + Duration(now.tv_nsec));
-}
+TimePoint monotonicTime() { return TimePoint(std::chrono::steady_clock::now().time_since_epoch()); }
 
 bool goBeforeOthers() {
   sched_param parameters{};
@@ -84,7 +76,7 @@ void FabricLoop::idle(TimePoint now, TimePoint limit, Duration sinceMoved) {
   if (limit <= now + kSpin || sinceMoved < kSpin) return;
   const Duration left = limit == kNever ? kLongestSleep : limit - now - kWakeMargin;
   if (switch_.blocked() || sinceMoved < kLinger || left < 4 * kNap) {
-    nap(std::min(left, kNap));
+    std::this_thread::sleep_for(std::min(left, kNap));
     return;
   }
   if (!armed_) {

@@ -4,12 +4,15 @@
 // set that it was made with.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
 #include "tools/fabric/switch/frame_arena.h"
+#include "transport/dpdk/frame.h"
 
 namespace gloo_bypass::fabric {
 
@@ -31,6 +34,8 @@ struct FabricPortCounters {
 
 class FabricPort {
  public:
+  // The longest frame that it takes in, in bytes.
+  explicit FabricPort(std::size_t longestFrame = SIZE_MAX) : longestFrame_(longestFrame) {}
   virtual ~FabricPort() = default;
 
   // "memif /run/fabric/rank0.sock"
@@ -45,7 +50,30 @@ class FabricPort {
   virtual std::size_t transmit(std::span<Frame* const> frames) = 0;
   // Whether frames that arrive shall wake the sleeper. After `true` the caller polls once more before it sleeps.
   virtual void wakeOnFrames(bool wanted) = 0;
-  virtual FabricPortCounters counters() const = 0;
+  virtual FabricPortCounters counters() const { return counters_; }
+
+ protected:
+  // Counts a frame that came in and gives it to the sink, or drops it if it is too short or too long.
+  void take(std::span<const std::byte> frame, FrameSink& sink) {
+    if (frame.size() < dpdk::kEthernetHeaderBytes) {
+      ++counters_.malformed;
+    } else if (frame.size() > longestFrame_) {
+      ++counters_.tooLong;
+    } else {
+      ++counters_.framesIn;
+      counters_.bytesIn += frame.size();
+      sink.onFrame(frame);
+    }
+  }
+  // Puts a descriptor into the set that the switch sleeps on.
+  static bool watch(int epoll, int descriptor, std::uint32_t events) {
+    epoll_event event{};
+    event.events = events;
+    return ::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0;
+  }
+
+  const std::size_t longestFrame_;
+  FabricPortCounters counters_;
 };
 
 }  // namespace gloo_bypass::fabric

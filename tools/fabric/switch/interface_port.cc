@@ -7,7 +7,6 @@
 #include <linux/if_packet.h>
 #include <net/if.h>
 #include <net/if_arp.h>
-#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -140,10 +139,8 @@ Status InterfacePort::openAlarm(int index, int epoll) {
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_ALL);
   address.sll_ifindex = index;
-  epoll_event event{};
-  event.events = EPOLLIN;
   if (::bind(alarm_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0 ||
-      ::epoll_ctl(epoll, EPOLL_CTL_ADD, alarm_.get(), &event) != 0) {
+      !watch(epoll, alarm_.get(), EPOLLIN)) {
     return interfaceError(interface_, std::strerror(errno));
   }
   return {};
@@ -178,16 +175,12 @@ std::size_t InterfacePort::receive(FrameSink& sink, std::size_t maxFrames) {
     const std::uint16_t count = device_->receive(mbufs.data(), wanted);
     for (std::uint16_t i = 0; i < count; ++i) {
       const std::span frame(rte_pktmbuf_mtod(mbufs[i], const std::byte*), mbufs[i]->data_len);
-      if (frame.size() < dpdk::kEthernetHeaderBytes || mbufs[i]->nb_segs != 1) {
+      if (mbufs[i]->nb_segs != 1) {
         ++counters_.malformed;
-      } else if (frame.size() > longestFrame_) {
-        ++counters_.tooLong;
-      } else {
-        ++counters_.framesIn;
-        counters_.bytesIn += frame.size();
-        if (checksumsLooked_ < kChecksumsToLookAt) lookAtChecksum(frame);
-        sink.onFrame(frame);
+        continue;
       }
+      if (checksumsLooked_ < kChecksumsToLookAt && frame.size() <= longestFrame_) lookAtChecksum(frame);
+      take(frame, sink);
     }
     if (count > 0) rte_pktmbuf_free_bulk(mbufs.data(), count);
     taken += count;

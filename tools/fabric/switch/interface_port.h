@@ -37,20 +37,18 @@ class InterfacePort final : public FabricPort {
 
  private:
   InterfacePort(std::string interface, std::size_t longestFrame)
-      : interface_(std::move(interface)), longestFrame_(longestFrame) {}
+      : FabricPort(longestFrame), interface_(std::move(interface)) {}
   void lookAtChecksum(std::span<const std::byte> frame);
   Status openAlarm(int index, int epoll);
   void setAlarmFilter(std::uint32_t acceptedBytes) const;
 
   const std::string interface_;
-  const std::size_t longestFrame_;
   // The driver's own socket is out of reach; this one sees the same frames, but only while somebody sleeps on it.
   FileDescriptor alarm_;
   dpdk::MempoolHandle received_, toSend_;
   std::unique_ptr<dpdk::EthernetDevice> device_;
   bool connected_ = true;
   unsigned checksumsLooked_ = 0;
-  FabricPortCounters counters_;
 };
 
 }  // namespace gloo_bypass::fabric

@@ -48,19 +48,13 @@ Result<std::unique_ptr<MemifServerPort>> MemifServerPort::create(const std::stri
   if (!listener) return socketError(path, listener.error().message);
   std::unique_ptr<MemifServerPort> port(new MemifServerPort(path, longestFrame, epoll));
   port->listener_ = std::move(listener).value();
-  if (!port->watch(port->listener_.get(), EPOLLIN)) return socketError(path, std::strerror(errno));
+  if (!watch(epoll, port->listener_.get(), EPOLLIN)) return socketError(path, std::strerror(errno));
   return port;
 }
 
 MemifServerPort::~MemifServerPort() {
   if (client_) closeClient("the fabric ends");
   if (listener_) ::unlink(path_.c_str());
-}
-
-bool MemifServerPort::watch(int descriptor, std::uint32_t events) const {
-  epoll_event event{};
-  event.events = events;
-  return ::epoll_ctl(epoll_, EPOLL_CTL_ADD, descriptor, &event) == 0;
 }
 
 void MemifServerPort::service() {
@@ -77,7 +71,7 @@ void MemifServerPort::acceptClients() {
       (void)dpdk::sendPacket(arrived.get(), dpdk::memifDisconnect("another client is connected to this socket"));
       continue;
     }
-    if (!watch(arrived.get(), EPOLLIN) ||
+    if (!watch(epoll_, arrived.get(), EPOLLIN) ||
         dpdk::sendPacket(arrived.get(), dpdk::memifHello(kName)) != dpdk::PacketIo::kDone)
       continue;
     client_ = std::move(arrived);
@@ -119,7 +113,7 @@ void MemifServerPort::establish() {
   link_->events = handshake_->takeEvents();
   // Edge-triggered: the counter need not be read. A client's descriptor that cannot be waited for is none of a
   // driver's.
-  if (!link_->received.start() || !link_->toSend.start() || !watch(link_->events.get(), EPOLLIN | EPOLLET)) {
+  if (!link_->received.start() || !link_->toSend.start() || !watch(epoll_, link_->events.get(), EPOLLIN | EPOLLET)) {
     complain("fabric", fmt::format("{}: a client was refused: its event descriptor cannot be waited for", describe()));
     return closeClient("the event descriptor cannot be waited for");
   }
@@ -136,27 +130,20 @@ void MemifServerPort::closeClient(const std::string& reason) {
   hungUp_ = false;
 }
 
+void MemifServerPort::closeForBrokenRing() {
+  complain("fabric", fmt::format("{}: the client's ring is broken; disconnected", describe()));
+  closeClient("the ring is broken");
+}
+
 std::size_t MemifServerPort::receive(FrameSink& sink, std::size_t maxFrames) {
   if (!link_) return 0;
   const auto waiting = link_->received.waiting();
   if (!waiting) {
-    complain("fabric", fmt::format("{}: the client's ring is broken; disconnected", describe()));
-    closeClient("the ring is broken");
+    closeForBrokenRing();
     return 0;
   }
   const std::size_t count = std::min(*waiting, maxFrames);
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::span<const std::byte> frame = link_->received.frame(i);
-    if (frame.size() < dpdk::kEthernetHeaderBytes) {
-      ++counters_.malformed;
-    } else if (frame.size() > longestFrame_) {
-      ++counters_.tooLong;
-    } else {
-      ++counters_.framesIn;
-      counters_.bytesIn += frame.size();
-      sink.onFrame(frame);
-    }
-  }
+  for (std::size_t i = 0; i < count; ++i) take(link_->received.frame(i), sink);
   if (count > 0) link_->received.release(count);
   if (hungUp_ && count == *waiting) closeClient("");
   return count;
@@ -166,8 +153,7 @@ std::size_t MemifServerPort::transmit(std::span<Frame* const> frames) {
   if (!link_ || hungUp_) return 0;
   const auto room = link_->toSend.room();
   if (!room) {
-    complain("fabric", fmt::format("{}: the client's ring is broken; disconnected", describe()));
-    closeClient("the ring is broken");
+    closeForBrokenRing();
     return 0;
   }
   const std::size_t count = std::min(*room, frames.size());

@@ -29,7 +29,6 @@ class MemifServerPort final : public FabricPort {
   std::size_t receive(FrameSink& sink, std::size_t maxFrames) override;
   std::size_t transmit(std::span<Frame* const> frames) override;
   void wakeOnFrames(bool wanted) override;
-  FabricPortCounters counters() const override { return counters_; }
 
  private:
   struct Link {
@@ -44,15 +43,14 @@ class MemifServerPort final : public FabricPort {
   };
 
   MemifServerPort(std::string path, std::size_t longestFrame, int epoll)
-      : path_(std::move(path)), longestFrame_(longestFrame), epoll_(epoll) {}
-  bool watch(int descriptor, std::uint32_t events) const;
+      : FabricPort(longestFrame), path_(std::move(path)), epoll_(epoll) {}
   void acceptClients();
   void hearClient();
   void establish();
   void closeClient(const std::string& reason);
+  void closeForBrokenRing();
 
   const std::string path_;
-  const std::size_t longestFrame_;
   const int epoll_;
   FileDescriptor listener_;
   FileDescriptor client_;
@@ -60,7 +58,6 @@ class MemifServerPort final : public FabricPort {
   std::optional<Link> link_;
   bool wakeWanted_ = false;
   bool hungUp_ = false;  // the client has gone; its ring is not empty yet
-  FabricPortCounters counters_;
 };
 
 }  // namespace gloo_bypass::fabric

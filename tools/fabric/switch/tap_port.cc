@@ -70,28 +70,24 @@ Status configure(const HostDescription& host, std::size_t mtu) {
   silenceIpv6(name);
   const FileDescriptor control(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!control) return tapError(name, reason(errno));
-  const auto set = [&](unsigned long what, const ifreq& request) {
-    return ::ioctl(control.get(), what, &request) == 0;
+  const auto set = [&](unsigned long what, const std::string& field, auto fill) -> Status {
+    ifreq request = requestFor(name);
+    fill(request);
+    if (::ioctl(control.get(), what, &request) == 0) return {};
+    return tapError(name, field + reason(errno));
   };
-  ifreq request = requestFor(name);
-  request.ifr_mtu = static_cast<int>(mtu);
-  if (!set(SIOCSIFMTU, request)) return tapError(name, fmt::format("MTU {}: {}", mtu, reason(errno)));
-  if (host.mac) {
-    request = requestFor(name);
-    request.ifr_hwaddr.sa_family = ARPHRD_ETHER;
-    std::memcpy(request.ifr_hwaddr.sa_data, host.mac->data(), host.mac->size());
-    if (!set(SIOCSIFHWADDR, request)) return tapError(name, "MAC address: " + reason(errno));
+  Status done = set(SIOCSIFMTU, fmt::format("MTU {}: ", mtu), [&](ifreq& r) { r.ifr_mtu = static_cast<int>(mtu); });
+  if (done && host.mac) {
+    done = set(SIOCSIFHWADDR, "MAC address: ", [&](ifreq& r) {
+      r.ifr_hwaddr.sa_family = ARPHRD_ETHER;
+      std::memcpy(r.ifr_hwaddr.sa_data, host.mac->data(), host.mac->size());
+    });
   }
-  request = requestFor(name);
-  request.ifr_addr = socketAddress(host.ipv4);
-  if (!set(SIOCSIFADDR, request)) return tapError(name, "address: " + reason(errno));
-  request = requestFor(name);
-  request.ifr_netmask = socketAddress(~std::uint32_t{0} << (32 - host.prefixLength));
-  if (!set(SIOCSIFNETMASK, request)) return tapError(name, "prefix: " + reason(errno));
-  request = requestFor(name);
-  request.ifr_flags = static_cast<short>(IFF_UP | IFF_RUNNING);
-  if (!set(SIOCSIFFLAGS, request)) return tapError(name, reason(errno));
-  return {};
+  const std::uint32_t mask = ~std::uint32_t{0} << (32 - host.prefixLength);
+  if (done) done = set(SIOCSIFADDR, "address: ", [&](ifreq& r) { r.ifr_addr = socketAddress(host.ipv4); });
+  if (done) done = set(SIOCSIFNETMASK, "prefix: ", [&](ifreq& r) { r.ifr_netmask = socketAddress(mask); });
+  if (done) done = set(SIOCSIFFLAGS, "", [](ifreq& r) { r.ifr_flags = static_cast<short>(IFF_UP | IFF_RUNNING); });
+  return done;
 }
 
 Result<FileDescriptor> makeInterface(const HostDescription& host, std::size_t mtu) {
@@ -118,9 +114,7 @@ Result<std::unique_ptr<TapPort>> TapPort::create(const HostDescription& host, st
   std::thread([&] { made = makeInterface(host, longestFrame - dpdk::kEthernetHeaderBytes); }).join();
   if (!made) return made.error();
   port->tap_ = std::move(made).value();
-  epoll_event event{};
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, port->tap_.get(), &event) != 0)
-    return tapError(host.port.name, std::strerror(errno));
+  if (!watch(epoll, port->tap_.get(), 0)) return tapError(host.port.name, std::strerror(errno));
   return port;
 }
 
@@ -135,16 +129,7 @@ std::size_t TapPort::receive(FrameSink& sink, std::size_t maxFrames) {
   for (; taken < maxFrames; ++taken) {
     const ssize_t length = ::read(tap_.get(), buffer_.data(), buffer_.size());
     if (length <= 0) break;
-    const auto bytes = static_cast<std::size_t>(length);
-    if (bytes < dpdk::kEthernetHeaderBytes) {
-      ++counters_.malformed;
-    } else if (bytes > longestFrame_) {
-      ++counters_.tooLong;
-    } else {
-      ++counters_.framesIn;
-      counters_.bytesIn += bytes;
-      sink.onFrame({buffer_.data(), bytes});
-    }
+    take({buffer_.data(), static_cast<std::size_t>(length)}, sink);
   }
   return taken;
 }

@@ -28,18 +28,15 @@ class TapPort final : public FabricPort {
   std::size_t receive(FrameSink& sink, std::size_t maxFrames) override;
   std::size_t transmit(std::span<Frame* const> frames) override;
   void wakeOnFrames(bool wanted) override;
-  FabricPortCounters counters() const override { return counters_; }
 
  private:
   TapPort(std::string interface, std::size_t longestFrame, int epoll)
-      : interface_(std::move(interface)), longestFrame_(longestFrame), epoll_(epoll), buffer_(longestFrame + 1) {}
+      : FabricPort(longestFrame), interface_(std::move(interface)), epoll_(epoll), buffer_(longestFrame + 1) {}
 
   const std::string interface_;
-  const std::size_t longestFrame_;
   const int epoll_;
   FileDescriptor tap_;
   std::vector<std::byte> buffer_;  // a frame and one byte more: what fills it is too long
-  FabricPortCounters counters_;
 };
 
 }  // namespace gloo_bypass::fabric
