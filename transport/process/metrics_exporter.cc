@@ -2,7 +2,10 @@
 
 #include <unistd.h>
 
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
+#include <stop_token>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -10,7 +13,6 @@
 #include <fmt/format.h>
 
 #include "transport/base/exhausted.h"
-#include "transport/base/mutex.h"
 #include "transport/base/own_description.h"
 #include "transport/base/printable.h"
 #include "transport/base/signals_blocked.h"
@@ -32,35 +34,21 @@ class FileExporter final : public MetricsExporter {
   FileExporter(const TransportConfig& config, std::string path, std::function<std::string()> text)
       : target_(config.metrics), path_(std::move(path)), interval_(config.metricsInterval), text_(std::move(text)) {
     const SignalsBlocked blocked;
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::jthread([this](const std::stop_token& ending) { run(ending); });
   }
-  ~FileExporter() override { end(); }
 
   void stop(const std::function<std::string()>& lastText) noexcept override {
-    end();
+    thread_.request_stop();
+    thread_.join();
     write(lastText);
   }
 
  private:
-  void run() {
-    while (!endsWithin(interval_)) write(text_);
-  }
-
-  bool endsWithin(Duration time) {
-    const auto until = std::chrono::steady_clock::now() + time;
-    const MutexLock lock(mutex_);
-    while (!end_ && ending_.waitUntil(mutex_, until)) {
-    }
-    return end_;
-  }
-
-  void end() noexcept {
-    {
-      const MutexLock lock(mutex_);
-      end_ = true;
-    }
-    ending_.notifyAll();
-    if (thread_.joinable()) thread_.join();
+  void run(const std::stop_token& ending) {
+    std::mutex mutex;  // guards nothing: a condition variable wants one
+    std::condition_variable_any wake;
+    std::unique_lock lock(mutex);
+    while (!wake.wait_for(lock, ending, interval_, [&] { return ending.stop_requested(); })) write(text_);
   }
 
   // A disk may be full for a while, or the numbers unavailable: report it once, try again.
@@ -83,11 +71,8 @@ class FileExporter final : public MetricsExporter {
   const std::string target_, path_;
   const Duration interval_;
   const std::function<std::string()> text_;
-  bool complained_ = false;  // of the thread, and of stop() after it
-  Mutex mutex_;
-  Condition ending_;
-  bool end_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
+  bool complained_ = false;  // used by the thread, and by stop() after it
+  std::jthread thread_;      // ends before what it uses
 };
 
 class HttpExporter final : public MetricsExporter {
