@@ -92,13 +92,11 @@ Result<TransportConfig> configurationFrom(std::span<const SettingText> texts) {
   config.dpdkDirectory = dpdkDirectory();
   config.rank = variable("RANK");
   config.masterAddress = variable("MASTER_ADDR");
-  if (Status status = putRank("GLOO_BYPASS_STATS", "use %p", config.rank, config.stats); !status) return status.error();
-  if (Status status = putRank("GLOO_BYPASS_CAPTURE", "use %p", config.rank, config.capture); !status)
-    return status.error();
-  if (Status status = putRank("GLOO_BYPASS_METRICS", "use %p or auto", config.rank, config.metrics); !status) {
-    return status.error();
-  }
-  if (Status status = validate(config); !status) return status.error();
+  Status status = putRank("GLOO_BYPASS_STATS", "use %p", config.rank, config.stats);
+  if (status) status = putRank("GLOO_BYPASS_CAPTURE", "use %p", config.rank, config.capture);
+  if (status) status = putRank("GLOO_BYPASS_METRICS", "use %p or auto", config.rank, config.metrics);
+  if (status) status = validate(config);
+  if (!status) return status.error();
   return result;
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <future>
 #include <map>
 #include <new>
 #include <thread>
@@ -103,13 +104,6 @@ Error otherConfiguration(const std::vector<std::string>& different) {
                       joined(different, "; "))};
 }
 
-// Shared by the waiting thread and the worker of shutDown; the last to leave frees it.
-struct ShutDownWork {
-  Mutex mutex;
-  Condition finished;
-  bool done GLOO_BYPASS_GUARDED_BY(mutex) = false;
-};
-
 // For a thread that is not joined yet; zero once it has ended.
 std::chrono::nanoseconds processorTime(std::thread& thread) {
   clockid_t clock{};
@@ -118,15 +112,13 @@ std::chrono::nanoseconds processorTime(std::thread& thread) {
   return std::chrono::seconds(time.tv_sec) + std::chrono::nanoseconds(time.tv_nsec);
 }
 
-// False: a bound was reached. Counts samples of the worker, not time, within the standstill bound: this whole process
-// may have been stopped.
-bool waitUntilDone(ShutDownWork& work, std::thread& worker, const ProcessTransport::ShutDownBounds& bounds) {
+// False: a bound was reached. Samples the worker's processor time several times within the bound for its standstill.
+// Counts samples, not time: the process may have been stopped.
+bool waitUntilDone(const std::future<void>& done, std::thread& worker, const ProcessTransport::ShutDownBounds& bounds) {
   constexpr int kLooks = 5;
   const auto end = std::chrono::steady_clock::now() + bounds.total;
-  const MutexLock lock(work.mutex);
   auto used = processorTime(worker);
-  for (int still = 0; !work.done;) {
-    if (work.finished.waitFor(work.mutex, bounds.standstill / kLooks)) continue;
+  for (int still = 0; done.wait_for(bounds.standstill / kLooks) != std::future_status::ready;) {
     const auto before = std::exchange(used, processorTime(worker));
     still = used == before ? still + 1 : 0;
     if (still == kLooks || std::chrono::steady_clock::now() >= end) return false;
@@ -274,23 +266,23 @@ void ProcessTransport::shutDown(const ShutDownBounds& bounds) noexcept {
       }
     }
     if (lives.empty() && !exporter) return;
-    const auto work = std::make_shared<ShutDownWork>();
+    std::promise<void> promise;
+    const std::future<void> done = promise.get_future();
     // On a separate thread, because exit() may have been called where a transport can never answer.
-    std::thread worker([work, lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
-      // Stop the endpoint's thread before asking the transport, which may never answer.
-      if (exporter) exporter->stop([&] { return metricsOf(lives, rank); });
-      try {
-        writeStatistics(lives);
-      } catch (const std::exception& error) {
-        std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
-      }
-      for (Live& live : lives) letGo(std::move(live.transport));
-      const MutexLock lock(work->mutex);
-      work->done = true;
-      work->finished.notifyAll();
-    });
+    std::thread worker(
+        [promise = std::move(promise), lives = std::move(lives), exporter = std::move(exporter), rank]() mutable {
+          // Stop the endpoint's thread before asking the transport, which may never answer.
+          if (exporter) exporter->stop([&] { return metricsOf(lives, rank); });
+          try {
+            writeStatistics(lives);
+          } catch (const std::exception& error) {
+            std::fprintf(stderr, "gloo-bypass: no statistics: %s\n", error.what());
+          }
+          for (Live& live : lives) letGo(std::move(live.transport));
+          promise.set_value();
+        });
     const auto begin = std::chrono::steady_clock::now();
-    if (waitUntilDone(*work, worker, bounds)) {
+    if (waitUntilDone(done, worker, bounds)) {
       worker.join();
     } else {
       worker.detach();
