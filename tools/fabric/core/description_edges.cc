@@ -28,22 +28,17 @@ struct EdgeEntry {
   EdgeChange change;
 };
 
-std::vector<std::string> keysWith(std::vector<std::string> keys) {
-  keys.insert(keys.end(), edgeSettingNames().begin(), edgeSettingNames().end());
-  return keys;
-}
-
 class EdgeReader {
  public:
   EdgeReader(const std::vector<Entry>& entries, Description& description)
       : entries_(entries), description_(description), hosts_(description.hosts.size()) {}
 
   Status read() {
-    if (Status status = readDefaults(); !status) return status;
-    if (Status status = readRing(); !status) return status;
-    if (Status status = readEntries(); !status) return status;
-    if (Status status = readEvents(); !status) return status;
-    return {};
+    Status status = readDefaults();
+    if (status) status = readRing();
+    if (status) status = readEntries();
+    if (status) status = readEvents();
+    return status;
   }
 
  private:
@@ -55,12 +50,7 @@ class EdgeReader {
     for (const Entry& entry : entries_) {
       if (entry.section != "defaults") continue;
       EdgeChange change;
-      for (const Field& field : entry.fields) {
-        if (!isEdgeSetting(field.key)) {
-          return faultIn(entry, field, fmt::format("unknown key; defaults has {}", joined(edgeSettingNames())));
-        }
-        if (Status status = readSetting(entry, field, change); !status) return status;
-      }
+      if (Status status = readSettings(entry, {}, change); !status) return status;
       change.applyTo(model);
       if (Status status = checkReordering(entry, model); !status) return status;
     }
@@ -113,14 +103,7 @@ class EdgeReader {
       if (list.size() == kMaxEdgeEntries)
         return faultAt(entry.place, fmt::format("edge: at most {} are allowed", kMaxEdgeEntries));
       EdgeEntry edge;
-      for (const Field& field : entry.fields) {
-        if (isSelectorKey(field.key)) continue;
-        if (!isEdgeSetting(field.key)) {
-          return faultIn(entry, field,
-                         fmt::format("unknown key; edge has {}", joined(keysWith({"from", "to", "both"}))));
-        }
-        if (Status status = readSetting(entry, field, edge.change); !status) return status;
-      }
+      if (Status status = readSettings(entry, {"from", "to", "both"}, edge.change); !status) return status;
       if (Status status = readSelection(entry, edge.selection); !status) return status;
       if (edge.change.empty()) {
         return faultAt(entry.place, fmt::format("edge: changes nothing; give some of {}", joined(edgeSettingNames())));
@@ -160,15 +143,21 @@ class EdgeReader {
     return faultIn(entry, *field, "has no effect without reorder_delay; give how late such frames may be");
   }
 
-  static Status readSetting(const Entry& entry, const Field& field, EdgeChange& change) {
-    if (Status status = setEdge(change, field.key, field.value); !status)
-      return faultIn(entry, field, status.error().message);
+  // Into `change`; `others` are the entry's keys that set nothing of an edge.
+  static Status readSettings(const Entry& entry, std::vector<std::string> others, EdgeChange& change) {
+    for (const Field& field : entry.fields) {
+      if (std::find(others.begin(), others.end(), field.key) != others.end()) continue;
+      if (!isEdgeSetting(field.key)) {
+        others.insert(others.end(), edgeSettingNames().begin(), edgeSettingNames().end());
+        return faultIn(entry, field, fmt::format("unknown key; {} has {}", entry.section, joined(others)));
+      }
+      if (Status status = setEdge(change, field.key, field.value); !status)
+        return faultIn(entry, field, status.error().message);
+    }
     return {};
   }
 
   // --- which edges ---
-
-  static bool isSelectorKey(const std::string& key) { return key == "from" || key == "to" || key == "both"; }
 
   Status readSelection(const Entry& entry, Selection& selection) const {
     for (const char* const key : {"from", "to"}) {
@@ -265,15 +254,8 @@ class EdgeReader {
     if (at == nullptr)
       return faultAt(entry.place, "event: has no time; give at = \"5s\", counted from the fabric's start");
     if (Status status = readTime(entry, *at, Duration{0}, event.at); !status) return status;
-    for (const Field& field : entry.fields) {
-      if (isSelectorKey(field.key) || &field == at || &field == down || &field == lasts) continue;
-      if (!isEdgeSetting(field.key)) {
-        return faultIn(
-            entry, field,
-            fmt::format("unknown key; event has {}", joined(keysWith({"at", "from", "to", "both", "for", "down"}))));
-      }
-      if (Status status = readSetting(entry, field, event.change); !status) return status;
-    }
+    if (Status status = readSettings(entry, {"at", "from", "to", "both", "for", "down"}, event.change); !status)
+      return status;
     if (down != nullptr && (lasts != nullptr || !event.change.empty())) {
       return faultIn(
           entry, *down,
