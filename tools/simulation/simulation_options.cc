@@ -61,24 +61,41 @@ std::string nameOf(Value wanted, const std::map<std::string, Value>& names) {
   return "unknown";
 }
 
-// The texts of quantities as given, before they are looked at.
-struct Texts {
-  std::string bytes = "10MB", segmentBytes = "1MiB", timeLimit = "1h", longPathRtt = "300us", bbrRtt = "1ms";
-  fabric::DescriptionFlags description{"ranks"};  // --ranks is a list here
-};
+constexpr Duration kMostTime = std::chrono::hours(24);
 
-template <typename T>
-T checked(const char* flag, const std::string& text, Result<T> parsed) {
-  if (!parsed) throw UsageError(fmt::format("{} {}: {}", flag, text, parsed.error().message));
-  return parsed.value();
+// An option whose text `parse` makes a quantity of.
+template <typename Quantity, typename Parse>
+void addQuantity(CLI::App& app, const std::string& flag, Quantity& target, const std::string& byDefault,
+                 const char* type, const char* what, Parse parse) {
+  const auto read = [flag, &target, parse](const std::string& text) {
+    const auto parsed = parse(text);
+    if (!parsed) throw UsageError(fmt::format("{} {}: {}", flag, text, parsed.error().message));
+    target = parsed.value();
+  };
+  if (!byDefault.empty()) read(byDefault);
+  app.add_option_function<std::string>(flag, read, what)->type_name(type)->default_str(byDefault);
 }
 
-void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
+Result<std::uint64_t> parseSegment(const std::string& text) {
+  if (text == "two") return std::uint64_t{0};
+  return fabric::parseBytes(text, RingSchedule::kElementBytes, std::uint64_t{1} << 30);
+}
+
+Result<std::string> parseLoss(const std::string& text) {
+  fabric::EdgeChange change;
+  if (const Status set = fabric::setEdge(change, "loss", text); !set) return set.error();
+  return text;
+}
+
+void addOptions(CLI::App& app, SimulationOptions& options, fabric::DescriptionFlags& description) {
+  const auto upTo = [](Duration least) {
+    return [least](const std::string& text) { return fabric::parseDuration(text, least, kMostTime); };
+  };
   RingRunSettings& run = options.run;
   app.add_option("--config", options.configPath, "the description, a TOML file")
       ->type_name("FILE")
       ->capture_default_str();
-  texts.description.addTo(app);
+  description.addTo(app);
   app.add_option("--ranks", options.ranks, "numbers of ranks, commas between; else as many as hosts are described")
       ->delimiter(',')
       ->check(CLI::Range(std::size_t{2}, kMostRanks))
@@ -87,11 +104,13 @@ void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
       ->check(CLI::Range(std::size_t{0}, kMostRanks))
       ->type_name("M")
       ->capture_default_str();
-  app.add_option("--loss", options.loss, "of every edge, whatever is described, such as 0.1%")->type_name("SHARE");
-  app.add_option("--bytes", texts.bytes, "of the vector")->type_name("SIZE")->capture_default_str();
-  app.add_option("--segment-bytes", texts.segmentBytes, "longest segment; \"two\": two segments a rank")
-      ->type_name("SIZE")
-      ->capture_default_str();
+  addQuantity(app, "--loss", options.loss, "", "SHARE", "of every edge, whatever is described, such as 0.1%",
+              parseLoss);
+  addQuantity(app, "--bytes", run.bytes, "10MB", "SIZE", "of the vector", [](const std::string& text) {
+    return fabric::parseBytes(text, RingSchedule::kElementBytes, kMostBytes);
+  });
+  addQuantity(app, "--segment-bytes", run.maxSegmentBytes, "1MiB", "SIZE",
+              "longest segment; \"two\": two segments a rank", parseSegment);
   app.add_option("--groups", run.groups, "process groups at once, each over all ranks and the same edges")
       ->check(CLI::Range(1, 16))
       ->type_name("K")
@@ -115,59 +134,32 @@ void addOptions(CLI::App& app, SimulationOptions& options, Texts& texts) {
       ->transform(CLI::Transformer(kRepairModes, CLI::ignore_case))
       ->check(CLI::IsMember({0, 1, 2}).description("").name(""))
       ->option_text("MODE [auto]");
-  app.add_option("--long-path-rtt", texts.longPathRtt,
-                 "from this round-trip time on sends are buffered, and data does not wait for a grant")
-      ->type_name("TIME")
-      ->capture_default_str();
-  app.add_option("--bbr-rtt", texts.bbrRtt, "from this round-trip time on auto has bbr, and repair frames")
-      ->type_name("TIME")
-      ->capture_default_str();
-  app.add_option("--time-limit", texts.timeLimit, "of virtual time, for all all-reduces of one number of ranks")
-      ->type_name("TIME")
-      ->capture_default_str();
+  addQuantity(app, "--long-path-rtt", run.session.longPathRtt, "300us", "TIME",
+              "from this round-trip time on sends are buffered, and data does not wait for a grant", upTo(Duration{0}));
+  addQuantity(app, "--bbr-rtt", run.session.bbrRtt, "1ms", "TIME",
+              "from this round-trip time on auto has bbr, and repair frames", upTo(Duration{0}));
+  addQuantity(app, "--time-limit", run.timeLimit, "1h", "TIME",
+              "of virtual time, for all all-reduces of one number of ranks", upTo(std::chrono::microseconds(1)));
   app.add_option("--json", options.jsonPath, "write everything as JSON")->type_name("FILE");
   app.add_option("--csv", options.csvPath, "write a line for each number of ranks")->type_name("FILE");
   app.add_flag("--quiet", options.quiet, "no progress on standard error");
-}
-
-void readTexts(const Texts& texts, SimulationOptions& options) {
-  RingRunSettings& run = options.run;
-  constexpr Duration kMostTime = std::chrono::hours(24);
-  run.bytes = checked("--bytes", texts.bytes, fabric::parseBytes(texts.bytes, RingSchedule::kElementBytes, kMostBytes));
-  run.maxSegmentBytes =
-      texts.segmentBytes == "two"
-          ? 0
-          : checked("--segment-bytes", texts.segmentBytes,
-                    fabric::parseBytes(texts.segmentBytes, RingSchedule::kElementBytes, std::uint64_t{1} << 30));
-  run.timeLimit = checked("--time-limit", texts.timeLimit,
-                          fabric::parseDuration(texts.timeLimit, std::chrono::microseconds(1), kMostTime));
-  run.session.longPathRtt =
-      checked("--long-path-rtt", texts.longPathRtt, fabric::parseDuration(texts.longPathRtt, Duration{0}, kMostTime));
-  run.session.bbrRtt = checked("--bbr-rtt", texts.bbrRtt, fabric::parseDuration(texts.bbrRtt, Duration{0}, kMostTime));
-  if (!options.loss.empty()) {
-    fabric::EdgeChange change;
-    if (const Status set = fabric::setEdge(change, "loss", options.loss); !set) {
-      throw UsageError(fmt::format("--loss {}: {}", options.loss, set.error().message));
-    }
-  }
-  options.flags = texts.description.given();
-  if (options.configPath.empty() && options.flags.empty()) {
-    throw UsageError("over what fabric? give --config FILE, or --ranks and --defaults (see --help)");
-  }
 }
 
 }  // namespace
 
 std::variant<SimulationOptions, std::string> parseSimulationOptions(int argc, const char* const* argv) {
   SimulationOptions options;
-  Texts texts;
+  fabric::DescriptionFlags description("ranks");  // --ranks is a list here
   CLI::App app(kDescription, "fabric_simulation");
   app.footer(kFooter);
   app.get_formatter()->column_width(34);
   app.set_version_flag("--version", std::string("fabric_simulation ") + versionName());
-  addOptions(app, options, texts);
+  addOptions(app, options, description);
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
-  readTexts(texts, options);
+  options.flags = description.given();
+  if (options.configPath.empty() && options.flags.empty()) {
+    throw UsageError("over what fabric? give --config FILE, or --ranks and --defaults (see --help)");
+  }
   return options;
 }
 
