@@ -53,6 +53,7 @@ RingGroup::RingGroup(Simulation& simulation, const RingLinks& links, const RingS
     previousEnds_[rank] = std::make_unique<Host>(simulation, settings.config, previousId, random.next());
     ends_[rank]->attach(*links.find(rank, previous), *previousEnds_[rank]);
     previousEnds_[rank]->attach(*links.find(previous, rank), *ends_[rank]);
+    hosts_.insert(hosts_.end(), {ends_[rank].get(), previousEnds_[rank].get()});
   }
   for (std::size_t rank = 0; rank < size; ++rank) {
     // With two ranks the one before is the one after, and there is one session.
@@ -73,11 +74,8 @@ void RingGroup::connect() {
 }
 
 bool RingGroup::connected() const {
-  const auto established = [](const std::unique_ptr<Host>& host) {
-    return host == nullptr || host->session().state() == SessionState::kEstablished;
-  };
-  return std::all_of(ends_.begin(), ends_.end(), established) &&
-         std::all_of(previousEnds_.begin(), previousEnds_.end(), established);
+  return std::all_of(hosts_.begin(), hosts_.end(),
+                     [](const Host* host) { return host->session().state() == SessionState::kEstablished; });
 }
 
 void RingGroup::start(std::function<void()> onDone) {
@@ -116,21 +114,13 @@ double RingGroup::progress() const {
 
 ChannelCounters RingGroup::counters() const {
   ChannelCounters sum;
-  for (const auto* const hosts : {&ends_, &previousEnds_}) {
-    for (const auto& host : *hosts) {
-      if (host != nullptr) sum += host->session().counters();
-    }
-  }
+  for (const Host* const host : hosts_) sum += host->session().counters();
   return sum;
 }
 
 std::size_t RingGroup::maxMemoryBytes() const {
   std::size_t most = 0;
-  for (const auto* const hosts : {&ends_, &previousEnds_}) {
-    for (const auto& host : *hosts) {
-      if (host != nullptr) most = std::max(most, host->maxMemoryBytes());
-    }
-  }
+  for (const Host* const host : hosts_) most = std::max(most, host->maxMemoryBytes());
   return most;
 }
 

@@ -78,6 +78,7 @@ class RingGroup {
   // Of the session between rank i and the one before it: the end at rank i, and the other one. With two ranks only rank
   // 1's.
   std::vector<std::unique_ptr<Host>> ends_, previousEnds_;
+  std::vector<Host*> hosts_;  // all of them
   std::vector<std::byte> source_, sink_;
   std::vector<std::unique_ptr<RingRank>> ranks_;
   std::function<void()> onDone_;
