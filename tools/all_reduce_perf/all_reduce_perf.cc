@@ -19,6 +19,7 @@
 #include "tools/common/rank_processes.h"
 #include "tools/common/result_file.h"
 #include "tools/common/run_program.h"
+#include "transport/base/whole_number.h"
 #include "transport/process/json_text.h"
 
 namespace gloo_bypass {
@@ -117,11 +118,9 @@ int integerFromEnvironment(const char* name, int low, int high) {
         fmt::format("{} is not set; say --ranks N to start the ranks here, or set RANK, WORLD_SIZE, "
                     "MASTER_ADDR and MASTER_PORT",
                     name));
-  char* end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  if (*end != '\0' || value < low || value > high)
-    throw UsageError(fmt::format("{}={} must be a whole number from {} to {}", name, text, low, high));
-  return static_cast<int>(value);
+  const auto value = wholeNumber(text, low, high);
+  if (!value) throw UsageError(fmt::format("{}={} must be a whole number from {} to {}", name, text, low, high));
+  return *value;
 }
 
 int runGivenRank(const PerfOptions& options) {

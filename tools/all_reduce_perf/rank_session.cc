@@ -20,6 +20,7 @@
 #include "tools/common/carried_bytes.h"
 #include "tools/common/error.h"
 #include "tools/common/machine.h"
+#include "transport/base/seconds.h"
 #include "transport/process/back_ends.h"
 #include "transport/process/json_text.h"
 #include "transport/process/process_transport.h"
@@ -39,10 +40,6 @@ constexpr milliseconds kSettleTime{500};
 // the fastest of some times counts.
 constexpr std::uint64_t kFirstParts = 2'000;
 constexpr int kCalibrations = 4, kCalibrationTimes = 3;
-
-double secondsBetween(Clock::time_point from, Clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
@@ -354,14 +351,14 @@ RankSample RankSession::sample(Link& link, Collective& collective, std::uint64_t
       sample.endNs.push_back(nanoseconds(now.time_since_epoch()).count());
     }
     sample.iterationNs.push_back(std::chrono::duration_cast<nanoseconds>(now - last).count());
-    sample.wallSeconds += secondsBetween(last, now);
+    sample.wallSeconds += secondsOf(now - last);
     last = now;
   }
   sample.cpuSeconds = processCpuSeconds() - cpuStart;
   if (computedParts_ > 0) {
-    sample.roundsSeconds = secondsBetween(start, last);
+    sample.roundsSeconds = secondsOf(last - start);
     for (unsigned i = 0; i < options_.iterations; ++i) computation_.run(computedParts_);
-    sample.roundsAloneSeconds = secondsBetween(last, Clock::now());
+    sample.roundsAloneSeconds = secondsOf(Clock::now() - last);
   }
   requireCarried(link, before, bytes, options_.iterations);
   return sample;
@@ -413,7 +410,7 @@ nlohmann::json RankSession::measureIdle() {
   const double cpuStart = processCpuSeconds();
   const auto start = Clock::now();
   std::this_thread::sleep_for(std::chrono::duration<double>(options_.idleSeconds));
-  const double seconds = secondsBetween(start, Clock::now());
+  const double seconds = secondsOf(Clock::now() - start);
   const double cpu = processCpuSeconds() - cpuStart;
   stage_ = link.transport + ", after the idle time";
   barrier(link);  // the link still works

@@ -7,6 +7,7 @@
 
 #include "tools/capture/step_statistics.h"
 #include "transport/base/joined.h"
+#include "transport/base/seconds.h"
 
 namespace gloo_bypass::capture {
 namespace {
@@ -25,8 +26,6 @@ constexpr std::uint64_t kLongestTcpFrame = 9'216;
 std::string ipv4(std::uint32_t address) {
   return fmt::format("{}.{}.{}.{}", address >> 24, (address >> 16) & 255, (address >> 8) & 255, address & 255);
 }
-
-double secondsOf(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
 
 std::string spreadLine(const char* name, const Spread& spread, double unit, const char* unitName) {
   std::string line = fmt::format("{:<20}", fmt::format("{} [{}]", name, unitName));

@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "tools/common/statistics.h"
+#include "transport/base/seconds.h"
 
 namespace gloo_bypass::capture {
 
 std::optional<double> bitsPerSecond(std::uint64_t bytes, CaptureTime time) {
   if (time <= CaptureTime::zero()) return {};
-  return static_cast<double>(bytes) * 8 / std::chrono::duration<double>(time).count();
+  return static_cast<double>(bytes) * 8 / secondsOf(time);
 }
 
 namespace {

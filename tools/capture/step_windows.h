@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "tools/capture/dissection.h"
+#include "transport/base/seconds.h"
 
 namespace gloo_bypass::capture {
 
@@ -29,7 +30,7 @@ struct StepWindow {
   bool complete = false;                               // has an end, not before its begin
   std::size_t directionsBegin = 0, directionsEnd = 0;  // in StepWindows::directions()
 
-  double seconds() const { return std::chrono::duration<double>(end - begin).count(); }
+  double seconds() const { return secondsOf(end - begin); }
 };
 
 struct MarkerCounters {

@@ -12,6 +12,7 @@
 #include "tools/common/result_file.h"
 #include "tools/common/run_program.h"
 #include "tools/simulation/simulation_report.h"
+#include "transport/base/seconds.h"
 #include "transport/process/json_text.h"
 
 namespace gloo_bypass::sim {
@@ -49,7 +50,7 @@ class ProgressLine {
     if (!shown_ || now < next_) return;
     next_ = now + kBetweenProgress;
     writeToStderr(fmt::format("\r\033[K{} ranks: {:.1f} %, {:.4g} s of virtual time, {:.1f} million events", ranks,
-                              100 * progress.share, std::chrono::duration<double>(progress.elapsed).count(),
+                              100 * progress.share, secondsOf(progress.elapsed),
                               static_cast<double>(progress.events) * 1e-6));
     (void)std::fflush(stderr);
     written_ = true;

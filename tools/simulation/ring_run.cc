@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "tools/fabric/core/schedule.h"
+#include "transport/base/seconds.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -152,7 +153,7 @@ class RingRun {
       fail("virtual time stands still: a session asks to be woken in the past");
     } else {
       fail(fmt::format("not finished within {} s of virtual time: {:.3g} % of the bytes",
-                       std::chrono::duration<double>(settings_.timeLimit).count(), 100 * progress()));
+                       secondsOf(settings_.timeLimit), 100 * progress()));
     }
   }
 

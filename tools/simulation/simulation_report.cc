@@ -6,6 +6,7 @@
 
 #include "tools/common/version.h"
 #include "tools/fabric/core/quantity.h"
+#include "transport/base/seconds.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kRow = "{:>5} {:>9} {:>10} {:>6} {:>10} {:>6} {:>10} {:>6} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7}\n";
-
-double secondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
 double ratioOf(Duration time, Duration bound) { return bound > Duration{0} ? secondsOf(time) / secondsOf(bound) : 0; }
 

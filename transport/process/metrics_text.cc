@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "transport/base/seconds.h"
 #include "transport/process/json_text.h"
 #include "transport/process/latency_json.h"
 
@@ -79,9 +80,7 @@ Labels with(Labels labels, std::string name, std::string value) {
 }
 
 // As many digits as the measurement has (nanoseconds), not the digits of a binary fraction.
-std::string seconds(Duration duration) {
-  return fmt::format("{:.12g}", std::chrono::duration<double>(duration).count());
-}
+std::string seconds(Duration duration) { return fmt::format("{:.12g}", secondsOf(duration)); }
 
 // Every process writes the same edges, used or not. ("Below an edge" stands for Prometheus's "at most": a nanosecond's
 // difference.)

@@ -7,6 +7,7 @@
 #include "tools/fabric/core/network_address.h"
 #include "tools/fabric/core/quantity.h"
 #include "tools/fabric/core/schedule.h"
+#include "transport/base/seconds.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -207,8 +208,7 @@ std::string netemScript(const NetemPlan& plan) {
   add(plan.setUp);
   Duration now{0};
   for (const NetemPlan::Change& change : plan.changes) {
-    script += fmt::format("sleep {:.6f}  # until {}\n", std::chrono::duration<double>(change.at - now).count(),
-                          durationText(change.at));
+    script += fmt::format("sleep {:.6f}  # until {}\n", secondsOf(change.at - now), durationText(change.at));
     now = change.at;
     add(change.commands);
   }

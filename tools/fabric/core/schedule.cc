@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/base/seconds.h"
+
 namespace gloo_bypass::fabric {
 namespace {
 
@@ -12,8 +14,7 @@ Duration longestWay(const EdgeModel& model) {
   Duration drain{0};
   if (model.rateBitsPerSecond > 0) {
     const double seconds = static_cast<double>(model.queueBytes) * 8 / static_cast<double>(model.rateBitsPerSecond);
-    const std::chrono::duration<double> bounded(
-        std::min(seconds, std::chrono::duration<double>(kLongestDrain).count()));
+    const std::chrono::duration<double> bounded(std::min(seconds, secondsOf(kLongestDrain)));
     drain = std::chrono::duration_cast<Duration>(bounded);
   }
   return model.delay + model.jitter + model.reorderDelay + drain;

@@ -26,6 +26,7 @@
 #include "tools/fabric/switch/fabric_report.h"
 #include "tools/fabric/switch/port_factory.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/seconds.h"
 #include "transport/dpdk/frame.h"
 #include "transport/process/json_text.h"
 
@@ -160,14 +161,13 @@ void printDescriptionAsJson(const Description& description) {
     }
   }
   const NarrowestEdges narrowest = narrowestEdges(description);
-  const nlohmann::ordered_json all{
-      {"seed", description.seed},
-      {"hosts", hosts},
-      {"edges", edges},
-      {"timed_changes", description.events.size()},
-      {"longest_round_trip_s", std::chrono::duration<double>(longestRoundTrip(description)).count()},
-      {"lowest_rate_bit_s", narrowest.rateBitsPerSecond},
-      {"smallest_queue_bytes", narrowest.queueBytes}};
+  const nlohmann::ordered_json all{{"seed", description.seed},
+                                   {"hosts", hosts},
+                                   {"edges", edges},
+                                   {"timed_changes", description.events.size()},
+                                   {"longest_round_trip_s", secondsOf(longestRoundTrip(description))},
+                                   {"lowest_rate_bit_s", narrowest.rateBitsPerSecond},
+                                   {"smallest_queue_bytes", narrowest.queueBytes}};
   fmt::print("{}\n", jsonText(all, 1));
 }
 

@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "transport/base/seconds.h"
+
 namespace gloo_bypass::fabric {
 namespace {
 
-double secondsOf(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 double millisecondsOf(Duration duration) { return 1e3 * secondsOf(duration); }
 double microsecondsOf(Duration duration) { return 1e6 * secondsOf(duration); }
 
