@@ -15,15 +15,17 @@ constexpr const char* kFooter =
   Dur/event   time between the two markers
   TH_peak     Bytes_AR x 8 / Dur/event
   TH_avg      all bytes x 8 / the time that they took, from the first marker to the last
-min, p25, median, p75 and max are over the steps that have both markers. Bytes are counted from the Ethernet header on, as the
-frames were and not as they were kept, without preamble and checksum. Markers are UDP datagrams to port 9999 from port
-40000 + step (modulo 25,536), as ddp_train --step-markers sends them: the first when a step's first bucket is handed over, the second
-when its last one has completed. They are not counted. A marker that comes twice counts once.
+min, p25, median, p75 and max are over the steps that have both markers. Bytes are counted from the
+Ethernet header on, as the frames were and not as they were kept, without preamble and checksum.
+Markers are UDP datagrams to port 9999 from port 40000 + step (modulo 25,536), as ddp_train
+--step-markers sends them: the first when a step's first bucket is handed over, the second when its
+last one has completed. They are not counted. A marker that comes twice counts once.
 
 MB is 1e6 bytes. A file is read once, in memory that does not grow with it.
 
-Exit status: 0, all was read; 1, a result could not be written; 2, wrong command line, or a file that is no capture; 3, a file
-is damaged or cut off: what comes before is in the figures, and a line on standard error says where it ended.)";
+Exit status: 0, all was read; 1, a result could not be written; 2, wrong command line, or a file that
+is no capture; 3, a file is damaged or cut off: what comes before is in the figures, and a line on
+standard error says where it ended.)";
 
 AnalyserOptions checked(AnalyserOptions options, double intervalSeconds, unsigned markerPort) {
   options.analysis.interval = std::chrono::nanoseconds(std::llround(intervalSeconds * 1e9));

@@ -25,25 +25,29 @@ constexpr const char* kDescription =
     "that the\nfabric switch has, the schedule is Gloo's. Nothing is sent, no real time passes but what computing "
     "takes.";
 constexpr const char* kFooter =
-    R"(Each rank is a host of the description, and sends to the one before it as in Gloo. With --ranks another number than it has, `ranks` of
-the description is replaced: on a [ring], N sites at equal distances; with --sites M, N ranks in M sites at equal distances.
+    R"(Each rank is a host of the description, and sends to the one before it as in Gloo. With --ranks another
+number than it has, `ranks` of the description is replaced: on a [ring], N sites at equal distances;
+with --sites M, N ranks in M sites at equal distances.
 
 What simulated times stand beside:
-  schedule    Gloo's own schedule, iteration by iteration, over a transport that adds nothing: iteration i waits for the receive and the
-              send of i-2, data leaves when posted. One edge of one-way delay D: 2 N iterations in each D. Where edges lose
-              frames, a second line has it with repetitions, each of which takes a round trip: no transport can do without, unless it
-              sends repair frames (--fec)
-  physics     propagation through 2(N-1) edges, the slowest way, plus 2(N-1)/N S with headers at the lowest rate; a time may lie
-              below this, since the two overlap
+  schedule    Gloo's own schedule, iteration by iteration, over a transport that adds nothing:
+              iteration i waits for the receive and the send of i-2, data leaves when posted. One
+              edge of one-way delay D: 2 N iterations in each D. Where edges lose frames, a second
+              line has it with repetitions, each of which takes a round trip: no transport can do
+              without, unless it sends repair frames (--fec)
+  physics     propagation through 2(N-1) edges, the slowest way, plus 2(N-1)/N S with headers at the
+              lowest rate; a time may lie below this, since the two overlap
   alpha-beta  2(N-1) alpha + 2(N-1)/N S / beta, alpha the mean delay, beta the lowest rate, no headers
-With K groups each has 1/K of each rate. Jitter, queues and timed changes are in none of them. Times are medians over the measured
-all-reduces of all groups, each of which goes on until the last one is done. Bytes sent are of one all-reduce; repetitions and losses of
-all, warm-ups too. Frames count as in the switch: from the Ethernet header on. Fairness is Jain's index of what the groups received by
-the time when the first is done: 1, equal shares; 1/K, one has all. An all-reduce begins on all ranks at once, when the one before it is done on all; sums take no time. Payload is
-carried and checked, but is the same buffer for every message. Timed changes count from the first all-reduce's beginning.
+With K groups each has 1/K of each rate. Jitter, queues and timed changes are in none of them. Times
+are medians over the measured all-reduces of all groups, each of which goes on until the last one is
+done. Bytes sent are of one all-reduce; repetitions and losses of all, warm-ups too. Frames count as
+in the switch: from the Ethernet header on. Fairness is Jain's index of what the groups received by
+the time when the first is done: 1, equal shares; 1/K, one has all. An all-reduce begins on all ranks
+at once, when the one before it is done on all; sums take no time. Payload is carried and checked, but
+is the same buffer for every message. Timed changes count from the first all-reduce's beginning.
 
-Descriptions: tools/fabric/core/README.md, examples/fabric/. Exit status: 0; 1, a run failed or a result could not be written; 2, bad input; 130,
-interrupted: results so far are printed and written.)";
+Descriptions: tools/fabric/core/README.md, examples/fabric/. Exit status: 0; 1, a run failed or a
+result could not be written; 2, bad input; 130, interrupted: results so far are printed and written.)";
 
 const std::map<std::string, CongestionControl> kCongestionControls{{"auto", CongestionControl::kAuto},
                                                                    {"fixed", CongestionControl::kFixed},
