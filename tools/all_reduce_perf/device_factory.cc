@@ -65,9 +65,7 @@ DevicePointer makeDevice(std::string_view transport, const GlooPlace& place) {
   if (const std::string problem = transportProblem(transport); !problem.empty()) throw ProgramError(problem);
   if (transport == kGlooTcp) return makeTcpDevice(place);
   if (transport == kGlooIbverbs) return makeGlooIbverbsDevice(place);
-  const Result<TransportConfig> config = configurationFromEnvironment();
-  if (!config) throw ProgramError(config.error().message);
-  return makeGlooDevice(*findBackEnd(transport), config.value(), place);
+  return makeGlooDevice(*findBackEnd(transport), valueOrThrow(configurationFromEnvironment()), place);
 }
 
 }  // namespace gloo_bypass

@@ -55,26 +55,24 @@ std::uint32_t getU32(const char* at) {
   return be32toh(wire);
 }
 
-bool writeAll(int fd, const char* data, std::size_t length) {
-  while (length > 0) {
-    const ssize_t sent = ::send(fd, data, length, MSG_NOSIGNAL);
-    if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
-    data += sent;
-    length -= static_cast<std::size_t>(sent);
+// `call` is send or recv: again until all of `data` has gone or come.
+template <typename Call, typename Bytes>
+bool transferAll(Call call, int fd, Bytes& data, int flags) {
+  for (std::size_t done = 0; done < data.size();) {
+    const ssize_t moved = call(fd, data.data() + done, data.size() - done, flags);
+    if (moved < 0 && errno == EINTR) continue;
+    if (moved <= 0) return false;
+    done += static_cast<std::size_t>(moved);
   }
   return true;
 }
-
-bool readAll(int fd, char* data, std::size_t length) {
-  while (length > 0) {
-    const ssize_t got = ::recv(fd, data, length, 0);
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    data += got;
-    length -= static_cast<std::size_t>(got);
-  }
-  return true;
+template <typename Bytes>
+bool writeAll(int fd, const Bytes& data) {
+  return transferAll(::send, fd, data, MSG_NOSIGNAL);
+}
+template <typename Bytes>
+bool readAll(int fd, Bytes& data) {
+  return transferAll(::recv, fd, data, 0);
 }
 
 void setTimeout(int fd, int option, milliseconds timeout) {
@@ -393,15 +391,13 @@ std::optional<std::vector<char>> KeyValueClient::request(std::uint8_t operation,
   header[0] = static_cast<char>(operation);
   putU32(&header[1], static_cast<std::uint32_t>(key.size()));
   putU32(&header[5], static_cast<std::uint32_t>(operation == kSet ? value.size() : timeout.count()));
-  setTimeout(socket_.get(), SO_RCVTIMEO, timeout + kReplySlack);
-  setTimeout(socket_.get(), SO_SNDTIMEO, timeout + kReplySlack);
+  for (const int option : {SO_RCVTIMEO, SO_SNDTIMEO}) setTimeout(socket_.get(), option, timeout + kReplySlack);
   std::array<char, kReplyBytes> reply{};
-  const bool done =
-      writeAll(socket_.get(), header.data(), header.size()) && writeAll(socket_.get(), key.data(), key.size()) &&
-      writeAll(socket_.get(), value.data(), value.size()) && readAll(socket_.get(), reply.data(), reply.size());
+  const int fd = socket_.get();
+  const bool done = writeAll(fd, header) && writeAll(fd, key) && writeAll(fd, value) && readAll(fd, reply);
   const std::uint32_t length = done ? getU32(&reply[1]) : 0;
   std::vector<char> answer(std::min(length, kMaxValueBytes));
-  if (!done || length > kMaxValueBytes || !readAll(socket_.get(), answer.data(), answer.size()))
+  if (!done || length > kMaxValueBytes || !readAll(fd, answer))
     throw ::gloo::IoException(fmt::format("the store at {} does not answer; has rank 0 ended?", peer_));
   if (reply[0] == 0) return std::nullopt;
   return answer;

@@ -20,12 +20,8 @@ PayloadBytes bytesOf(const nlohmann::json& counters) {
   return {valueOf(counters, "payload_bytes_sent"), valueOf(counters, "payload_bytes_received")};
 }
 
-PayloadBytes since(const CarriedBytes& before, const CarriedBytes& now, const std::string& transport) {
-  const auto valueIn = [&](const CarriedBytes& bytes) {
-    const auto found = bytes.find(transport);
-    return found == bytes.end() ? PayloadBytes{} : found->second;
-  };
-  const PayloadBytes first = valueIn(before), last = valueIn(now);
+PayloadBytes since(CarriedBytes before, CarriedBytes now, const std::string& transport) {
+  const PayloadBytes first = before[transport], last = now[transport];
   return {last.sent - first.sent, last.received - first.received};
 }
 

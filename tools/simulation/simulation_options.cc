@@ -176,9 +176,7 @@ fabric::Description describedFabric(const SimulationOptions& options, std::size_
   for (std::size_t rank = 0; options.sites > 0 && rank < ranks; ++rank) {
     flags.push_back({"host", fmt::format("name=r{},site=s{}", rank, rank * options.sites / ranks)});
   }
-  auto loaded = fabric::loadDescription(options.configPath, flags);
-  if (!loaded) throw UsageError(oneLine(loaded.error().message));
-  fabric::Description description = std::move(loaded).value();
+  fabric::Description description = valueOrThrow<UsageError>(fabric::loadDescription(options.configPath, flags));
   if (ranks > 0 && description.hosts.size() != ranks) {
     throw UsageError(
         fmt::format("--ranks {}: the description has {} hosts, which its [[host]] entries name; leave --ranks out",

@@ -190,9 +190,7 @@ void printNetem(const Description& description, const std::vector<std::string>& 
     if (!interfaces.insert(interface).second) {
       throw UsageError(fmt::format("--netem {}: {} is another's already; give each host its own", one, interface));
     }
-    auto plan = netemPlan(description, *host, interface);
-    if (!plan) throw UsageError(plan.error().message);
-    plans.push_back(std::move(plan).value());
+    plans.push_back(valueOrThrow<UsageError>(netemPlan(description, *host, interface)));
   }
   fmt::print("{}", netemScript(together(plans)));
 }
@@ -201,16 +199,14 @@ void emulate(const FabricOptions& options, const Description& description) {
   const FileDescriptor epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) throw ProgramError(std::strerror(errno));
   handleSignals();
-  auto ports = makePorts(description, options.mtu + dpdk::kEthernetHeaderBytes, options.ealArguments, epoll.get());
-  if (!ports) throw ProgramError(ports.error().message);
+  auto ports =
+      valueOrThrow(makePorts(description, options.mtu + dpdk::kEthernetHeaderBytes, options.ealArguments, epoll.get()));
   const TimePoint start = monotonicTime();
-  FabricSwitch fabricSwitch(description, std::move(ports).value(), options.limits, start);
+  FabricSwitch fabricSwitch(description, std::move(ports), options.limits, start);
   FabricReport report(description, fabricSwitch, start);
   std::unique_ptr<FabricCapture> capture;
   if (!options.capture.path.empty()) {
-    auto created = FabricCapture::create(options.capture, description, epoll.get(), start);
-    if (!created) throw ProgramError(created.error().message);
-    capture = std::move(created).value();
+    capture = valueOrThrow(FabricCapture::create(options.capture, description, epoll.get(), start));
     fabricSwitch.observe(*capture);
   }
   Output output(options, report, capture.get());
@@ -237,14 +233,13 @@ void emulate(const FabricOptions& options, const Description& description) {
 }
 
 int run(const FabricOptions& options) {
-  const auto description = loadDescription(options.configPath, options.flags);
-  if (!description) throw UsageError(description.error().message);
+  const auto description = valueOrThrow<UsageError>(loadDescription(options.configPath, options.flags));
   if (options.checkOnly) {
-    options.json ? printDescriptionAsJson(description.value()) : printDescription(description.value());
+    options.json ? printDescriptionAsJson(description) : printDescription(description);
   } else if (!options.netem.empty()) {
-    printNetem(description.value(), options.netem);
+    printNetem(description, options.netem);
   } else {
-    emulate(options, description.value());
+    emulate(options, description);
   }
   return 0;
 }
