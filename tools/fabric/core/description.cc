@@ -15,7 +15,7 @@ Status readSeed(const std::vector<Entry>& entries, std::uint64_t& seed) {
     const Field* const field = entry.section.empty() ? entry.find("seed") : nullptr;
     if (field == nullptr) continue;
     const auto given = wholeNumber<std::uint64_t>(field->value);
-    if (!given) return faultIn(entry, *field, "is no seed; give a whole number from 0 to 18446744073709551615");
+    if (!given) return faultIn(*field, "is no seed; give a whole number from 0 to 18446744073709551615");
     seed = *given;
   }
   return {};

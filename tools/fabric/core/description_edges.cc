@@ -62,12 +62,12 @@ class EdgeReader {
     for (const Entry& entry : entries_) {
       if (entry.section != "ring") continue;
       for (const Field& field : entry.fields) {
-        if (field.key != "length") return faultIn(entry, field, "unknown key; ring has length");
+        if (field.key != "length") return faultIn(field, "unknown key; ring has length");
       }
       const Field* const length = entry.find("length");
       if (length == nullptr) return faultAt(entry.place, "ring: has no length; give length = \"4800km\"");
       const Result<double> metres = parseMetres(length->value, 1, kMaxRingMetres);
-      if (!metres) return faultIn(entry, *length, metres.error().message);
+      if (!metres) return faultIn(*length, metres.error().message);
       ringMetres_ = metres.value();
     }
     if (ringMetres_ > 0) addArcs();
@@ -140,7 +140,7 @@ class EdgeReader {
   static Status checkReordering(const Entry& entry, const EdgeModel& model) {
     const Field* const field = entry.find("reordering");
     if (field == nullptr || model.reordering == 0 || model.reorderDelay > Duration{0}) return {};
-    return faultIn(entry, *field, "has no effect without reorder_delay; give how late such frames may be");
+    return faultIn(*field, "has no effect without reorder_delay; give how late such frames may be");
   }
 
   // Into `change`; `others` are the entry's keys that set nothing of an edge.
@@ -149,10 +149,10 @@ class EdgeReader {
       if (std::find(others.begin(), others.end(), field.key) != others.end()) continue;
       if (!isEdgeSetting(field.key)) {
         others.insert(others.end(), edgeSettingNames().begin(), edgeSettingNames().end());
-        return faultIn(entry, field, fmt::format("unknown key; {} has {}", entry.section, joined(others)));
+        return faultIn(field, fmt::format("unknown key; {} has {}", entry.section, joined(others)));
       }
       if (Status status = setEdge(change, field.key, field.value); !status)
-        return faultIn(entry, field, status.error().message);
+        return faultIn(field, status.error().message);
     }
     return {};
   }
@@ -167,19 +167,19 @@ class EdgeReader {
                        fmt::format("{}: has no {}; give a host, a rank, a site or \"*\"", entry.section, key));
       }
       auto& chosen = field->key == "from" ? selection.edges.from : selection.edges.to;
-      if (Status status = select(entry, *field, chosen, selection.exactness); !status) return status;
+      if (Status status = select(*field, chosen, selection.exactness); !status) return status;
     }
     if (const Field* const both = entry.find("both")) {
-      if (both->value != "true" && both->value != "false") return faultIn(entry, *both, "is neither true nor false");
+      if (both->value != "true" && both->value != "false") return faultIn(*both, "is neither true nor false");
       selection.edges.both = both->value == "true";
     }
     bool any = false;
     forEachEdge(selection.edges, [&](EdgeId) { return !(any = true); });
     if (any) return {};
-    return faultIn(entry, *entry.find("to"), "selects no edge: there is none from a host to itself");
+    return faultIn(*entry.find("to"), "selects no edge: there is none from a host to itself");
   }
 
-  Status select(const Entry& entry, const Field& field, std::bitset<kMaxHosts>& chosen, int& exactness) const {
+  Status select(const Field& field, std::bitset<kMaxHosts>& chosen, int& exactness) const {
     const std::string& text = field.value;
     const std::vector<HostDescription>& hosts = description_.hosts;
     if (text == "*") {
@@ -200,7 +200,7 @@ class EdgeReader {
       exactness += 2;
       return {};
     }
-    return faultIn(entry, field, fmt::format("is no host, rank or site; {}", known()));
+    return faultIn(field, fmt::format("is no host, rank or site; {}", known()));
   }
 
   std::string known() const {
@@ -253,19 +253,18 @@ class EdgeReader {
     const Field* const lasts = entry.find("for");
     if (at == nullptr)
       return faultAt(entry.place, "event: has no time; give at = \"5s\", counted from the fabric's start");
-    if (Status status = readTime(entry, *at, Duration{0}, event.at); !status) return status;
+    if (Status status = readTime(*at, Duration{0}, event.at); !status) return status;
     if (Status status = readSettings(entry, {"at", "from", "to", "both", "for", "down"}, event.change); !status)
       return status;
     if (down != nullptr && (lasts != nullptr || !event.change.empty())) {
       return faultIn(
-          entry, *down,
-          "stands beside other settings, which have no effect on a link that is down; make two events of them");
+          *down, "stands beside other settings, which have no effect on a link that is down; make two events of them");
     }
     if (down != nullptr) event.change.up = false;
     const Field* const span = down != nullptr ? down : lasts;
     if (span != nullptr && !(span == down && down->value == "forever")) {
       Duration length{0};
-      Status status = readTime(entry, *span, kLeastLasting, length);
+      Status status = readTime(*span, kLeastLasting, length);
       if (!status && span == down) return faultAt("", status.error().message + ", or \"forever\"");
       if (!status) return status;
       event.lasts = length;
@@ -280,9 +279,9 @@ class EdgeReader {
     return {};
   }
 
-  static Status readTime(const Entry& entry, const Field& field, Duration least, Duration& time) {
+  static Status readTime(const Field& field, Duration least, Duration& time) {
     const Result<Duration> parsed = parseDuration(field.value, least, kMaxTime);
-    if (!parsed) return faultIn(entry, field, parsed.error().message);
+    if (!parsed) return faultIn(field, parsed.error().message);
     time = parsed.value();
     return {};
   }

@@ -69,25 +69,22 @@ class HostReader {
 
  private:
   // The last one wins: flags come after the file.
-  const Field* top(std::string_view key, const Entry** owner) const {
+  const Field* top(std::string_view key) const {
     const Field* found = nullptr;
     for (const Entry& entry : entries_) {
       const Field* const field = entry.section.empty() ? entry.find(key) : nullptr;
-      if (field == nullptr) continue;
-      found = field;
-      *owner = &entry;
+      if (field != nullptr) found = field;
     }
     return found;
   }
 
   Status readNetwork() {
-    const Entry* entry = nullptr;
-    const Field* const field = top("network", &entry);
+    const Field* const field = top("network");
     network_ = *parseNetwork(kDefaultNetwork);
     if (field == nullptr) return {};
     const std::optional<Network> network = parseNetwork(field->value);
     if (!network || network->first() != network->address) {
-      return faultIn(*entry, *field,
+      return faultIn(*field,
                      "is no IPv4 network; give its first address and a prefix from 8 to 30, such as 10.32.0.0/24");
     }
     network_ = *network;
@@ -96,11 +93,10 @@ class HostReader {
   }
 
   Status makeRanks() {
-    const Entry* entry = nullptr;
-    const Field* const field = top("ranks", &entry);
+    const Field* const field = top("ranks");
     if (field == nullptr) return {};
     const auto count = wholeNumber(field->value, std::size_t{2}, kMaxHosts);
-    if (!count) return faultIn(*entry, *field, fmt::format("is no number of hosts; give 2 to {}", kMaxHosts));
+    if (!count) return faultIn(*field, fmt::format("is no number of hosts; give 2 to {}", kMaxHosts));
     for (std::size_t i = 0; i < *count; ++i) {
       Draft draft;
       draft.host.name = fmt::format("r{}", i);
@@ -110,27 +106,27 @@ class HostReader {
     return {};
   }
 
-  static Status checkName(const Entry& entry, const Field& field) {
+  static Status checkName(const Field& field) {
     if (isName(field.value)) return {};
-    return faultIn(entry, field,
+    return faultIn(field,
                    fmt::format("is no name; use 1 to {} letters, digits, \"-\", \"_\" and \".\"", kMaxNameBytes));
   }
 
   Status readHost(const Entry& entry) {
     const Field* const name = entry.find("name");
     if (name == nullptr) return faultAt(entry.place, "host: has no name; give name = \"...\"");
-    if (Status status = checkName(entry, *name); !status) return status;
+    if (Status status = checkName(*name); !status) return status;
     const Origin origin = entry.fromFlag ? Origin::kFlag : Origin::kFile;
     auto found = std::find_if(drafts_.begin(), drafts_.end(),
                               [&](const Draft& draft) { return draft.host.name == name->value; });
     if (found == drafts_.end()) {
       if (drafts_.size() == kMaxHosts)
-        return faultIn(entry, *name, fmt::format("is one host too many; at most {} are allowed", kMaxHosts));
+        return faultIn(*name, fmt::format("is one host too many; at most {} are allowed", kMaxHosts));
       found = drafts_.emplace(drafts_.end());
       found->host.name = name->value;
       found->place = name->place;
     } else if (found->origin == origin) {
-      return faultIn(entry, *name, fmt::format("a host of that name is already at {}; names differ", found->place));
+      return faultIn(*name, fmt::format("a host of that name is already at {}; names differ", found->place));
     }
     found->origin = origin;
     // A flag's port replaces the file's, whatever kind each of them is.
@@ -139,49 +135,47 @@ class HostReader {
       found->host.port.name.clear();
     }
     for (const Field& field : entry.fields) {
-      if (Status status = readKey(entry, field, *found); !status) return status;
+      if (Status status = readKey(field, *found); !status) return status;
     }
     return {};
   }
 
-  Status readKey(const Entry& entry, const Field& field, Draft& draft) {
+  Status readKey(const Field& field, Draft& draft) {
     HostDescription& host = draft.host;
     draft.places[field.key] = field.place;
     if (field.key == "name") return {};
     if (field.key == "site") {
       host.site = field.value;
-      return checkName(entry, field);
+      return checkName(field);
     }
-    if (field.key == "ipv4") return readAddress(entry, field, draft);
+    if (field.key == "ipv4") return readAddress(field, draft);
     if (field.key == "mac") {
       host.mac = parseMac(field.value);
       if (!host.mac) {
         return faultIn(
-            entry, field,
-            "is no address of an Ethernet device; give six bytes such as 02:00:00:00:00:01 (no group address)");
+            field, "is no address of an Ethernet device; give six bytes such as 02:00:00:00:00:01 (no group address)");
       }
       return {};
     }
     if (field.key == "namespace") {
       if (!isFileName(field.value, kMaxNamespaceBytes)) {
-        return faultIn(entry, field, "is no name of a network namespace; give it as \"ip netns list\" prints it");
+        return faultIn(field, "is no name of a network namespace; give it as \"ip netns list\" prints it");
       }
       host.port.networkNamespace = field.value;
       return {};
     }
-    return readPort(entry, field, host.port);
+    return readPort(field, host.port);
   }
 
-  Status readAddress(const Entry& entry, const Field& field, Draft& draft) {
+  Status readAddress(const Field& field, Draft& draft) {
     const std::optional<Network> address = parseNetwork(field.value);
     if (!address) {
-      return faultIn(entry, field,
+      return faultIn(field,
                      "is no IPv4 address with its prefix; give one such as 10.32.0.2/24 (prefixes from 8 to 30)");
     }
     if (address->address == address->first() || address->address == address->last()) {
       return faultIn(
-          entry, field,
-          fmt::format("is the network {} itself or its broadcast address, not a host's", networkText(*address)));
+          field, fmt::format("is the network {} itself or its broadcast address, not a host's", networkText(*address)));
     }
     draft.host.ipv4 = address->address;
     draft.host.prefixLength = address->prefixLength;
@@ -191,30 +185,28 @@ class HostReader {
       networkIsGiven_ = true;
     }
     if (address->prefixLength != network_.prefixLength || !network_.contains(address->address)) {
-      return faultIn(entry, field,
-                     fmt::format("is not in {}, the network of this fabric; it switches and does not route",
-                                 networkText(network_)));
+      return faultIn(field, fmt::format("is not in {}, the network of this fabric; it switches and does not route",
+                                        networkText(network_)));
     }
     return {};
   }
 
-  Status readPort(const Entry& entry, const Field& field, PortDescription& port) {
+  Status readPort(const Field& field, PortDescription& port) {
     const bool memif = field.key == "memif";
     if (!memif && field.key != "interface" && field.key != "tap") {
-      return faultIn(entry, field, fmt::format("unknown key; host has {}", joined(kHostKeys)));
+      return faultIn(field, fmt::format("unknown key; host has {}", joined(kHostKeys)));
     }
     if (port.kind != PortKind::kUnspecified) {
-      return faultIn(entry, field, "is a second port of this host; give one of memif, interface and tap");
+      return faultIn(field, "is a second port of this host; give one of memif, interface and tap");
     }
     if (memif &&
         (!field.value.starts_with('/') || field.value.ends_with('/') || field.value.size() > kMaxSocketPathBytes ||
          printable(field.value) != field.value || field.value.find(',') != std::string::npos)) {
-      return faultIn(entry, field,
-                     fmt::format("is no socket's path; give an absolute one of at most {} bytes without commas",
-                                 kMaxSocketPathBytes));
+      return faultIn(field, fmt::format("is no socket's path; give an absolute one of at most {} bytes without commas",
+                                        kMaxSocketPathBytes));
     }
     if (!memif && !isFileName(field.value, kMaxInterfaceBytes)) {
-      return faultIn(entry, field,
+      return faultIn(field,
                      fmt::format("is no interface's name; the kernel's have at most {} bytes, no blank, \"/\" or \":\"",
                                  kMaxInterfaceBytes));
     }

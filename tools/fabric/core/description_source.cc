@@ -108,7 +108,7 @@ class TomlReader {
   }
 
   Status readField(Entry& entry, const toml::key& key, const toml::node& node) {
-    Field field{std::string(key.str()), "", false, placeOf(file_, key.source().begin)};
+    Field field{entry.section, std::string(key.str()), "", false, placeOf(file_, key.source().begin)};
     if (const auto* text = node.as_string()) {
       field.value = text->get();
       field.quoted = true;
@@ -170,7 +170,7 @@ Status readFlag(const DescriptionFlag& flag, std::vector<Entry>& entries) {
     return faultAt(place, fmt::format("unknown flag; a description has {}", joined(sectionNames())));
   }
   if (section->shape == SectionShape::kValue) {
-    entries.push_back({"", true, place, {{flag.section, std::string(trimmed(flag.value)), true, place}}});
+    entries.push_back({"", true, place, {{"", flag.section, std::string(trimmed(flag.value)), true, place}}});
     return {};
   }
   Entry entry{flag.section, true, place, {}};
@@ -188,7 +188,7 @@ Status readFlag(const DescriptionFlag& flag, std::vector<Entry>& entries) {
     }
     const std::string key(trimmed(part.substr(0, equals)));
     if (entry.find(key) != nullptr) return faultAt(place, fmt::format("{} is given twice", excerpt(key)));
-    entry.fields.push_back({key, std::string(trimmed(part.substr(equals + 1))), true, place});
+    entry.fields.push_back({flag.section, key, std::string(trimmed(part.substr(equals + 1))), true, place});
   }
   entries.push_back(std::move(entry));
   return {};
@@ -236,9 +236,9 @@ Error faultAt(const std::string& place, const std::string& message) {
   return Error{ErrorScope::kDevice, ErrorCode::kConfiguration, printable(line)};
 }
 
-Error faultIn(const Entry& entry, const Field& field, const std::string& message) {
+Error faultIn(const Field& field, const std::string& message) {
   const std::string quote = field.quoted ? "\"" : "";
-  return faultAt(field.place, fmt::format("{}{}{} = {}{}{}: {}", entry.section, entry.section.empty() ? "" : ".",
+  return faultAt(field.place, fmt::format("{}{}{} = {}{}{}: {}", field.section, field.section.empty() ? "" : ".",
                                           excerpt(field.key), quote, excerpt(field.value), quote, message));
 }
 

@@ -13,6 +13,7 @@
 namespace gloo_bypass::fabric {
 
 struct Field {
+  std::string section;  // of its entry
   std::string key;
   std::string value;    // numbers and booleans as text
   bool quoted = false;  // in TOML: a string
@@ -35,7 +36,7 @@ Result<std::vector<Entry>> readEntries(const DescriptionInput& input);
 // "PLACE: MESSAGE", one line whatever bytes the input had.
 Error faultAt(const std::string& place, const std::string& message);
 // "PLACE: SECTION.KEY = VALUE: MESSAGE"
-Error faultIn(const Entry& entry, const Field& field, const std::string& message);
+Error faultIn(const Field& field, const std::string& message);
 // As printable(), cut at 60 bytes.
 std::string excerpt(std::string_view text);
 
