@@ -21,6 +21,7 @@ std::string number(double value) {
 }
 
 struct Column {
+  bool shown;
   const char* name;
   const char* unit;
   int width;
@@ -28,33 +29,29 @@ struct Column {
 };
 
 std::vector<Column> tableColumns(const PerfOptions& options) {
-  const bool several = options.transports.size() > 1;
+  const bool several = options.transports.size() > 1, computes = options.computeMilliseconds > 0;
+  const auto orNone = [](bool known, double value) { return known ? number(value) : std::string("N/A"); };
   std::vector<Column> columns{
-      {"size", "(B)", 12, [](auto& size, auto&) { return std::to_string(size.bytes); }},
-      {"count", "(elements)", 12, [](auto& size, auto&) { return std::to_string(size.count); }},
-      {"type", "", 7, [type = std::string(nameOf(options.dataType))](auto&, auto&) { return type; }},
-      {"redop", "", 6, [op = std::string(nameOf(options.reduceOp))](auto&, auto&) { return op; }}};
-  if (several) columns.push_back({"transport", "", 10, [](auto&, auto& result) { return result.transport; }});
-  columns.push_back({"time", "(us)", 9, [](auto&, auto& result) { return number(result.timeUs); }});
-  columns.push_back({"algbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.algbwGBs); }});
-  columns.push_back({"busbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.busbwGBs); }});
-  columns.push_back({"#wrong", "", 7, [](auto&, auto& result) {
-                       return result.wrong ? std::to_string(*result.wrong) : std::string("N/A");
-                     }});
-  columns.push_back({"p50", "(us)", 9, [](auto&, auto& result) { return number(result.p50Us); }});
-  columns.push_back({"p99", "(us)", 9, [](auto&, auto& result) { return number(result.p99Us); }});
-  if (several)
-    columns.push_back({"ratio", "(p50)", 7, [](auto&, auto& result) {
-                         return result.ratio > 0 ? number(result.ratio) : std::string("N/A");
-                       }});
-  if (options.computeMilliseconds > 0) {
-    columns.push_back({"adds", "(us)", 9, [](auto&, auto& result) { return number(result.addsUs); }});
-    columns.push_back({"after", "(us)", 9, [](auto&, auto& result) {
-                         return result.afterLastP50Us ? number(*result.afterLastP50Us) : std::string("N/A");
-                       }});
-  }
-  if (options.cpuColumn)
-    columns.push_back({"cpu", "(%)", 7, [](auto&, auto& result) { return number(result.cpuPercent); }});
+      {true, "size", "(B)", 12, [](auto& size, auto&) { return std::to_string(size.bytes); }},
+      {true, "count", "(elements)", 12, [](auto& size, auto&) { return std::to_string(size.count); }},
+      {true, "type", "", 7, [type = std::string(nameOf(options.dataType))](auto&, auto&) { return type; }},
+      {true, "redop", "", 6, [op = std::string(nameOf(options.reduceOp))](auto&, auto&) { return op; }},
+      {several, "transport", "", 10, [](auto&, auto& result) { return result.transport; }},
+      {true, "time", "(us)", 9, [](auto&, auto& result) { return number(result.timeUs); }},
+      {true, "algbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.algbwGBs); }},
+      {true, "busbw", "(GB/s)", 7, [](auto&, auto& result) { return number(result.busbwGBs); }},
+      {true, "#wrong", "", 7,
+       [](auto&, auto& result) { return result.wrong ? std::to_string(*result.wrong) : std::string("N/A"); }},
+      {true, "p50", "(us)", 9, [](auto&, auto& result) { return number(result.p50Us); }},
+      {true, "p99", "(us)", 9, [](auto&, auto& result) { return number(result.p99Us); }},
+      {several, "ratio", "(p50)", 7, [=](auto&, auto& result) { return orNone(result.ratio > 0, result.ratio); }},
+      {computes, "adds", "(us)", 9, [](auto&, auto& result) { return number(result.addsUs); }},
+      {computes, "after", "(us)", 9,
+       [=](auto&, auto& result) {
+         return orNone(result.afterLastP50Us.has_value(), result.afterLastP50Us.value_or(0));
+       }},
+      {options.cpuColumn, "cpu", "(%)", 7, [](auto&, auto& result) { return number(result.cpuPercent); }}};
+  std::erase_if(columns, [](const Column& column) { return !column.shown; });
   return columns;
 }
 
