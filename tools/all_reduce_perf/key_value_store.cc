@@ -365,20 +365,19 @@ void KeyValueClient::set(const std::string& key, const std::vector<char>& data) 
     throw ::gloo::IoException(fmt::format("the store at {} is full: no room for {} bytes", peer_, data.size()));
 }
 
-std::vector<char> KeyValueClient::get(const std::string& key) {
-  auto value = request(kGet, key, {}, timeout_);
+std::vector<char> KeyValueClient::get(const std::string& key) { return fetch(key, timeout_, timeout_); }
+
+std::vector<char> KeyValueClient::fetch(const std::string& key, milliseconds left, milliseconds timeout) {
+  auto value = request(kGet, key, {}, std::max(left, milliseconds(0)));
   if (!value)
-    throw ::gloo::IoException(fmt::format("no rank has set '{}' at {} within {} ms", key, peer_, timeout_.count()));
+    throw ::gloo::IoException(fmt::format("no rank has set '{}' at {} within {} ms", key, peer_, timeout.count()));
   return std::move(*value);
 }
 
 void KeyValueClient::wait(const std::vector<std::string>& keys, const milliseconds& timeout) {
   const auto deadline = Clock::now() + timeout;
-  for (const std::string& key : keys) {
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
-    if (!request(kGet, key, {}, std::max(left, milliseconds(0))))
-      throw ::gloo::IoException(fmt::format("no rank has set '{}' at {} within {} ms", key, peer_, timeout.count()));
-  }
+  for (const std::string& key : keys)
+    (void)fetch(key, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()), timeout);
 }
 
 std::optional<std::vector<char>> KeyValueClient::request(std::uint8_t operation, const std::string& key,

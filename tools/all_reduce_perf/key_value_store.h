@@ -79,6 +79,8 @@ class KeyValueClient : public ::gloo::rendezvous::Store {
 
  private:
   bool isAnswered();
+  // Waits for what is `left` of `timeout`.
+  std::vector<char> fetch(const std::string& key, std::chrono::milliseconds left, std::chrono::milliseconds timeout);
   std::optional<std::vector<char>> request(std::uint8_t operation, const std::string& key,
                                            const std::vector<char>& value, std::chrono::milliseconds timeout);
 
