@@ -141,14 +141,14 @@ Json optionalJson(const std::optional<double>& value) {
   return json;
 }
 
+Json endsJson(Direction direction) { return {{"from", ipv4(direction.first)}, {"to", ipv4(direction.second)}}; }
+
 Json matrixJson(const TrafficMatrix& matrix) {
   Json directions = Json::array();
   for (const auto& [direction, totals] : matrix.directions()) {
-    directions.push_back({{"from", ipv4(direction.first)},
-                          {"to", ipv4(direction.second)},
-                          {"bytes", totals.bytes},
-                          {"frames", totals.frames},
-                          {"payload_bytes", totals.payloadBytes}});
+    directions.push_back(endsJson(direction));
+    directions.back().update(
+        {{"bytes", totals.bytes}, {"frames", totals.frames}, {"payload_bytes", totals.payloadBytes}});
   }
   return {{"directions", directions}, {"other_bytes", matrix.others().bytes}};
 }
@@ -169,18 +169,14 @@ Json stepsJson(const Analysis& analysis) {
 }
 
 Json seriesJson(const TimeSeries& series) {
-  Json bins = Json::array();
-  for (const std::uint64_t bytes : series.bins()) bins.push_back(bytes);
-  return {{"interval_s", secondsOf(series.interval())}, {"bytes_by_interval", bins}};
+  return {{"interval_s", secondsOf(series.interval())}, {"bytes_by_interval", series.bins()}};
 }
 
 Json directionsOverTimeJson(const Analysis& analysis) {
   Json directions = Json::array();
   for (std::size_t i = 0; i < analysis.trackedDirections().size(); ++i) {
-    const Direction direction = analysis.trackedDirections()[i];
-    Json line{{"from", ipv4(direction.first)}, {"to", ipv4(direction.second)}};
-    line.update(seriesJson(analysis.trackedSeries()[i]));
-    directions.push_back(std::move(line));
+    directions.push_back(endsJson(analysis.trackedDirections()[i]));
+    directions.back().update(seriesJson(analysis.trackedSeries()[i]));
   }
   return directions;
 }
@@ -192,11 +188,10 @@ Json directionsJson(const Analysis& analysis) {
     const Direction direction = analysis.trackedDirections()[i];
     const auto found = analysis.training().directions().find(direction);
     if (found == analysis.training().directions().end()) continue;
-    directions.push_back(
-        {{"from", ipv4(direction.first)},
-         {"to", ipv4(direction.second)},
-         {"th_avg_bit_s", optionalJson(bitsPerSecond(found->second.bytes, time->second - time->first))},
-         {"per_step", statisticsJson(stepStatistics(analysis, i))}});
+    Json line = endsJson(direction);
+    line["th_avg_bit_s"] = optionalJson(bitsPerSecond(found->second.bytes, time->second - time->first));
+    line["per_step"] = statisticsJson(stepStatistics(analysis, i));
+    directions.push_back(std::move(line));
   }
   return directions;
 }
