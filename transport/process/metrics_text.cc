@@ -127,8 +127,8 @@ void addOperations(Families& families, const OperationTimes& times, const Labels
 }
 
 void addChannels(Families& families, const std::vector<ChannelReport>& channels, const Labels& labels) {
-  families.add("open_channels", "gauge", "Connections to peers, one for each peer of each process group, and interface",
-               "", labels, std::to_string(channels.size()));
+  addNumber(families, "open_channels", "Connections to peers, one for each peer of each process group, and interface",
+            labels, std::to_string(channels.size()));
   const std::size_t shown = std::min(channels.size(), kMaxChannelsInMetrics);
   for (std::size_t i = 0; i < shown; ++i) {
     const ChannelReport& channel = channels[i];
@@ -147,9 +147,8 @@ void addChannels(Families& families, const std::vector<ChannelReport>& channels,
     addNumber(families, "channel_congestion_window_bytes", "Congestion window", own,
               std::to_string(channel.path->congestionWindowBytes));
   }
-  families.add("channels_left_out", "gauge",
-               "Open channels that have no metrics of their own, since there are too many", "", labels,
-               std::to_string(channels.size() - shown));
+  addNumber(families, "channels_left_out", "Open channels that have no metrics of their own, since there are too many",
+            labels, std::to_string(channels.size() - shown));
 }
 
 void addReport(Families& families, const TransportReport& report, const Labels& labels) {
