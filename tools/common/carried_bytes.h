@@ -1,5 +1,5 @@
-// Whether bytes went over the transport that a program names, by the transports' own counters. A benchmark that
-// compared TCP with itself would find no gain, and say so of another transport.
+// Checks by the transports' own counters that bytes went over the transport that a program names. A benchmark that
+// compared TCP with itself would find no gain, and report that of another transport.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ struct PayloadBytes {
   std::uint64_t sent = 0, received = 0;
   bool operator==(const PayloadBytes&) const = default;
 };
-// What this process has moved over each of this project's transports, by name.
+// Bytes that this process has moved over each of this project's transports, by name.
 using CarriedBytes = std::map<std::string, PayloadBytes>;
 
-// Of what countersJson() and gloo_bypass_stats_json() write. Throws ProgramError for another text.
+// Reads the text of countersJson() or gloo_bypass_stats_json(). Throws ProgramError for any other text.
 CarriedBytes carriedBytes(const std::string& countersJson);
 
-// Throws ProgramError unless since `before` `transport` has moved at least `leastBytes`, and nothing has come over
-// another one. With `isOurs` false, for Gloo's own transports, which have no such counters: unless nothing came over
-// ours. Of the others what came counts: it has come when a collective returns, while a small send may lie in a queue
-// until the next one, over another transport, has begun.
+// Throws ProgramError unless `transport` has moved at least `leastBytes` since `before`, and no other transport of ours
+// has received any. `isOurs` false: `transport` is Gloo's own and has no counters, so only the others are checked.
+// Their sent bytes do not count: when a collective returns its data has arrived, but a small send may still lie in a
+// queue when the next collective begins over another transport.
 void requireCarriedBy(const std::string& transport, bool isOurs, const CarriedBytes& before, const CarriedBytes& now,
                       std::uint64_t leastBytes);
 

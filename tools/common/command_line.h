@@ -25,8 +25,8 @@ inline void refuseNan(const CLI::App& app) {
   }
 }
 
-// Fills what the options of `app` are bound to. Text: what --help or --version ask for, and nothing else is to be done.
-// Throws UsageError, one line.
+// Fills the variables that the options of `app` are bound to. Returns the text of --help or --version if the user asked
+// for it: print it and do nothing else. Throws UsageError, one line.
 inline std::optional<std::string> readCommandLine(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);

@@ -8,9 +8,8 @@
 
 namespace gloo_bypass {
 
-// A port of this machine that nobody uses now, out of the range from which the kernel gives ports to whoever wants any:
-// there a socket that asks for none in particular may get it before rank 0 listens, seconds later. Throws ProgramError
-// when there is none.
+// A port of this machine that nobody uses now. It lies outside the kernel's ephemeral range: any other socket could get
+// one of that range before rank 0 listens, seconds later. Throws ProgramError if there is none.
 std::uint16_t freePort();
 
 enum class Reach : std::uint8_t { kThisMachine, kNetwork };

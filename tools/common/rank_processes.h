@@ -1,4 +1,4 @@
-// Starts the ranks of a run on this machine, answers for them, and ends them together.
+// Starts the ranks of a run on this machine, supervises them, and ends them together.
 #pragma once
 
 #include <signal.h>
@@ -24,10 +24,9 @@ struct RanksEnd {
   // 0: all ended well. Else that of the rank at fault (128 + signal number for a signal), 128 + signal number for a
   // signal that was passed on, or kExitFailure at the limit.
   int exitStatus = 0;
-  int rank = -1;        // the rank at fault; -1: none in particular
-  std::string message;  // one line that says so; empty where all ended well
-  std::vector<int>
-      lost{};  // the ranks that failed by themselves, not in consequence: all that a signal ended, else `rank`
+  int rank = -1;            // the rank at fault; -1: none in particular
+  std::string message;      // one line that says so; empty where all ended well
+  std::vector<int> lost{};  // ranks that failed first, not as a consequence: all ended by a signal, else `rank`
 };
 
 // Child processes, one a rank. Made and used by one thread, before this process has any other thread (it forks). From

@@ -1,5 +1,5 @@
-// Results that go where the command line says: whole or not at all, and a line that says which flag's file could not be
-// written. `flag` is the flag that named `path`, such as "--json"; an empty `path` wants nothing.
+// Writes results to the files that the command line names: whole or not at all. An error names the flag. `flag` is the
+// one that gave `path`, such as "--json"; with an empty `path` nothing is written.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@ namespace gloo_bypass {
 // "FLAG: cannot write PATH: why", as a ProgramError.
 [[noreturn]] void cannotWrite(const char* flag, const std::string& path, const std::string& why);
 
-// Throws if `path` can surely not be written: found out before an hour of work.
+// Throws if `path` certainly cannot be written, before an hour of work.
 void checkWritable(const char* flag, const std::string& path);
 
 // A device or a FIFO stays what it is (writeWholeFile). Throws.
 void writeResult(const char* flag, const std::string& path, const std::string& text,
                  Durability durability = Durability::kOrdinary);
 
-// From here on a limit on files, or a reader who has gone, is an error of writing, as a full disk is, and not the end
-// of the process.
+// From here on a write beyond a file-size limit, or to a reader who has gone, fails as on a full disk, instead of
+// ending the process.
 void makeWriteSignalsErrors();
 
 }  // namespace gloo_bypass

@@ -12,9 +12,9 @@
 
 namespace gloo_bypass {
 
-// The program's exit status: that of `body`, given the Options that `parse` makes of the command line, as in
-// std::variant<Options, std::string>; 0 once a text that `parse` gives instead is printed. An exception becomes a line
-// on stderr, with the program's name before it.
+// Runs `body` with the Options that `parse` reads from the command line, and returns its exit status. `parse` returns
+// std::variant<Options, std::string>; a text (--help) is printed, and the status is 0. An exception becomes one line on
+// stderr, after the program's name.
 template <typename Parse, typename Body>
 int runProgram(const char* name, const Parse& parse, const Body& body, int argc, const char* const* argv) {
   try {

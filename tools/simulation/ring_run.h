@@ -1,4 +1,4 @@
-// Ring all-reduces of one or several process groups over a described fabric, in virtual time, and what came of them.
+// Runs ring all-reduces of one or several process groups over a described fabric, in virtual time.
 // One thread.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What simulated all-reduces came to: a table for people, JSON and CSV for programs. Pure.
+// Results of simulated all-reduces: a table for people, JSON and CSV for programs. Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 
 namespace gloo_bypass::sim {
 
-// What all rows have in common, and the table's head.
+// The settings that all rows share, and the table's head.
 std::string tableHead(const SimulationOptions& options);
 std::string tableRow(const RingRunResult& result, std::uint64_t bytes);
 // A line to go under the table: edges, losses by cause, cost.

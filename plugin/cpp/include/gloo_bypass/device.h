@@ -15,8 +15,8 @@
 // them only: DPDK starts once a process. Threads: every function here may be called from any thread. The environment
 // must not be changed meanwhile (getenv's rule). Make devices after fork(), not before: a child of a process that has
 // made one cannot make another of that kind. Errors: exceptions of Gloo's types, so that one catch of gloo::Exception
-// serves all transports. A device that cannot be had throws gloo::InvalidOperationException with one line that says
-// what is wrong and what to do; there is never a fall-back to TCP.
+// serves all transports. If a device cannot be made, createDevice throws gloo::InvalidOperationException with one line
+// that says what is wrong and what to do; it never falls back to TCP.
 #pragma once
 
 #include <chrono>
@@ -35,10 +35,9 @@
 
 namespace gloo_bypass {
 
-// What a device is made from. A plain value: copy it, compare nothing, keep it as long as you like.
+// The configuration of a device. A plain value: copy it and keep it as long as you like.
 struct DeviceOptions {
-  // With the GLOO_BYPASS_* variables of the environment as `settings`: what the program sets afterwards goes before
-  // them.
+  // Takes `settings` from the GLOO_BYPASS_* variables of the environment; what the program sets later overrides them.
   GLOO_BYPASS_EXPORT static DeviceOptions fromEnvironment();
 
   // Where to communicate, as in gloo::transport::tcp::attr. At most one need be given; with neither it is the address
@@ -49,9 +48,8 @@ struct DeviceOptions {
   std::string interface;  // "eth0"
   std::string hostname;   // a name or IPv4 address of this machine
 
-  // Settings by the names of docs/configuration.md, for example {"GLOO_BYPASS_LINK", "netdev"}; what is not here has
-  // its default. An empty text is the default, too. Unknown names and values that are not allowed are errors when the
-  // device is made.
+  // Settings by the names of docs/configuration.md, for example {"GLOO_BYPASS_LINK", "netdev"}. A setting that is
+  // missing or empty has its default. createDevice refuses unknown names and values that are not allowed.
   std::map<std::string, std::string> settings;
 
   // Pairs connect when they are first used, as those of gloo::transport::tcp::CreateLazyDevice, instead of all at once.
