@@ -33,27 +33,16 @@ class CheckPattern {
   std::int64_t expected(std::size_t index) const {
     const std::uint64_t mixed = mix(index);
     std::int64_t result = valueOf(mixed, 0);
-    for (std::uint64_t rank = 1; rank < ranks_; ++rank) {
-      const std::int64_t value = valueOf(mixed, rank);
-      switch (op_) {
-        case ReduceOp::kSum:
-          result += value;
-          break;
-        case ReduceOp::kProd:
-          result *= value;
-          break;
-        case ReduceOp::kMin:
-          result = std::min(result, value);
-          break;
-        case ReduceOp::kMax:
-          result = std::max(result, value);
-          break;
-      }
-    }
+    for (std::uint64_t rank = 1; rank < ranks_; ++rank) result = reduced(result, valueOf(mixed, rank));
     return result;
   }
 
  private:
+  std::int64_t reduced(std::int64_t a, std::int64_t b) const {
+    if (op_ == ReduceOp::kSum) return a + b;
+    if (op_ == ReduceOp::kProd) return a * b;
+    return op_ == ReduceOp::kMin ? std::min(a, b) : std::max(a, b);
+  }
   // Neighbouring indices give unrelated values.
   std::uint64_t mix(std::uint64_t index) const { return mixBits(index + seed_ + 0x9e3779b97f4a7c15u); }
   std::int64_t valueOf(std::uint64_t mixed, std::uint64_t rank) const {
