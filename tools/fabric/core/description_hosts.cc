@@ -33,10 +33,8 @@ struct Draft {
 };
 
 bool isName(std::string_view text) {
-  return !text.empty() && text.size() <= kMaxNameBytes && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.';
-  });
+  return !text.empty() && text.size() <= kMaxNameBytes &&
+         text.find_first_not_of(kNameCharacters) == std::string_view::npos;
 }
 
 bool isFileName(std::string_view text, std::size_t mostBytes) {

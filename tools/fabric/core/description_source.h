@@ -33,6 +33,9 @@ struct Entry {
 // Sections are known ones; keys may be anything.
 Result<std::vector<Entry>> readEntries(const DescriptionInput& input);
 
+// Names of hosts, sites and interfaces consist of these.
+inline constexpr std::string_view kNameCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+
 // "PLACE: MESSAGE", one line whatever bytes the input had.
 Error faultAt(const std::string& place, const std::string& message);
 // "PLACE: SECTION.KEY = VALUE: MESSAGE"

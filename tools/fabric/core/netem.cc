@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "tools/fabric/core/description_source.h"
 #include "tools/fabric/core/network_address.h"
 #include "tools/fabric/core/quantity.h"
 #include "tools/fabric/core/schedule.h"
@@ -65,10 +66,7 @@ class Plan {
  private:
   static bool isInterfaceName(std::string_view text) {
     return !text.empty() && text.size() <= 15 && text != "." && text != ".." &&
-           std::all_of(text.begin(), text.end(), [](char c) {
-             return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                    c == '_' || c == '.' || c == '@';
-           });
+           text.find_first_not_of(std::string(kNameCharacters) + '@') == std::string_view::npos;
   }
 
   // Bands count from 1; the first is nobody's.

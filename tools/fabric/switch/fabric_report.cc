@@ -20,8 +20,8 @@ Duration meanDelay(const EdgeCounters& counters) {
 
 }  // namespace
 
-std::vector<FabricReport::Row> FabricReport::usedEdges() const {
-  std::vector<Row> rows;
+std::vector<EdgeId> FabricReport::usedEdges() const {
+  std::vector<EdgeId> rows;
   for (std::size_t from = 0; from < switch_.hosts(); ++from) {
     for (std::size_t to = 0; to < switch_.hosts(); ++to) {
       if (from != to && switch_.edge(from, to).counters().offered > 0) rows.push_back({from, to});
@@ -38,10 +38,10 @@ std::string FabricReport::table(TimePoint now, std::size_t maxEdges) {
       secondsOf(now - start_), switch_.framesUnderWay(), static_cast<double>(arena.usedBytes()) / 0x1p20,
       static_cast<double>(arena.limitBytes()) / 0x1p20, microsecondsOf(late.quantile(0.5)),
       microsecondsOf(late.quantile(0.99)), microsecondsOf(late.max()));
-  std::vector<Row> rows = usedEdges();
+  std::vector<EdgeId> rows = usedEdges();
   const std::size_t used = rows.size();
   if (rows.size() > maxEdges) {
-    const auto more = [&](const Row& a, const Row& b) {
+    const auto more = [&](EdgeId a, EdgeId b) {
       return switch_.edge(a.from, a.to).counters().offeredBytes > switch_.edge(b.from, b.to).counters().offeredBytes;
     };
     std::stable_sort(rows.begin(), rows.end(), more);
@@ -50,7 +50,7 @@ std::string FabricReport::table(TimePoint now, std::size_t maxEdges) {
   text += fmt::format("{:<14} {:>9} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>10}  {}\n", "edge", "Mbit/s",
                       "frames", "MB", "lost", "queue", "down", "dup", "queue KB", "delay ms", "emulates");
   const double elapsed = std::max(1e-9, secondsOf(now - (last_ == TimePoint{} ? start_ : last_)));
-  for (const Row& row : rows) {
+  for (const EdgeId row : rows) {
     const EdgeEmulator& edge = switch_.edge(row.from, row.to);
     const EdgeCounters& c = edge.counters();
     std::uint64_t& last = lastBytes_[row.from * switch_.hosts() + row.to];
@@ -93,7 +93,7 @@ std::string FabricReport::complaints() const {
   return text;
 }
 
-nlohmann::ordered_json FabricReport::edgeJson(const Row& row, TimePoint now) const {
+nlohmann::ordered_json FabricReport::edgeJson(EdgeId row, TimePoint now) const {
   const EdgeEmulator& edge = switch_.edge(row.from, row.to);
   const EdgeCounters& c = edge.counters();
   return {
@@ -145,7 +145,7 @@ nlohmann::ordered_json FabricReport::hostJson(std::size_t host) const {
 nlohmann::ordered_json FabricReport::json(TimePoint now) const {
   const DurationHistogram& late = switch_.lateness();
   nlohmann::ordered_json edges = nlohmann::ordered_json::array(), hosts = nlohmann::ordered_json::array();
-  for (const Row& row : usedEdges()) edges.push_back(edgeJson(row, now));
+  for (const EdgeId row : usedEdges()) edges.push_back(edgeJson(row, now));
   for (std::size_t host = 0; host < switch_.hosts(); ++host) hosts.push_back(hostJson(host));
   return {{"schema", "gloo-bypass/fabric/1"},
           {"seed", description_.seed},
@@ -162,7 +162,7 @@ nlohmann::ordered_json FabricReport::json(TimePoint now) const {
 
 nlohmann::ordered_json FabricReport::sample(TimePoint now) {
   nlohmann::ordered_json edges = nlohmann::ordered_json::array();
-  for (const Row& row : usedEdges()) {
+  for (const EdgeId row : usedEdges()) {
     const EdgeEmulator& edge = switch_.edge(row.from, row.to);
     const EdgeCounters& c = edge.counters();
     std::uint64_t& last = lastOffered_[row.from * switch_.hosts() + row.to];

@@ -33,11 +33,8 @@ class FabricReport {
   nlohmann::ordered_json sample(TimePoint now);
 
  private:
-  struct Row {
-    std::size_t from, to;
-  };
-  std::vector<Row> usedEdges() const;
-  nlohmann::ordered_json edgeJson(const Row& row, TimePoint now) const;
+  std::vector<EdgeId> usedEdges() const;
+  nlohmann::ordered_json edgeJson(EdgeId row, TimePoint now) const;
   nlohmann::ordered_json hostJson(std::size_t host) const;
 
   const Description& description_;
