@@ -1,6 +1,7 @@
 #include "tools/capture/analysis.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "transport/base/flat_map.h"
 #include "transport/wire/step_marker.h"
@@ -83,41 +84,32 @@ std::size_t Analysis::trackedIndex(Direction direction) {
 }
 
 void Analysis::countKinds(const DissectedFrame& frame) {
-  switch (frame.kind) {
-    case FrameKind::kTcp:
-    case FrameKind::kBypass: {
-      const bool tcp = frame.kind == FrameKind::kTcp;
-      if (tcp) totals_.largestTcpFrame = std::max(totals_.largestTcpFrame, frame.wireBytes);
-      const std::uint64_t repeated = repeatedBytes(frame);
-      count(tcp ? ByteKind::kTcpRepeated : ByteKind::kBypassRepeated, repeated);
-      count(tcp ? ByteKind::kTcpPayload : ByteKind::kBypassPayload, frame.payloadBytes - repeated);
-      count(ByteKind::kHeaders, frame.wireBytes - frame.payloadBytes);
-      return;
-    }
-    case FrameKind::kRoce:
-      count(ByteKind::kRocePayload, frame.payloadBytes);
-      count(ByteKind::kHeaders, frame.wireBytes - frame.payloadBytes);
-      return;
-    case FrameKind::kBypassControl:
-      count(ByteKind::kHeaders, frame.wireBytes);
-      return;
-    case FrameKind::kTcpAck:
-    case FrameKind::kBypassAck:
-    case FrameKind::kRoceAck:
-      count(ByteKind::kAcknowledgements, frame.wireBytes);
-      return;
-    case FrameKind::kCut:
-      ++totals_.cut;
-      count(ByteKind::kNotDissected, frame.wireBytes);
-      return;
-    case FrameKind::kFragment:
-      ++totals_.fragments;
-      [[fallthrough]];
-    case FrameKind::kUdp:
-    case FrameKind::kOtherIpv4:
-    case FrameKind::kNotIpv4:
-      count(ByteKind::kOther, frame.wireBytes);
-  }
+  struct Kinds {
+    ByteKind rest, payload = ByteKind::kOther, repeated = ByteKind::kOther;
+  };
+  using enum ByteKind;
+  constexpr Kinds kKinds[] = {{kHeaders, kTcpPayload, kTcpRepeated},  // in the order of FrameKind
+                              {kAcknowledgements},
+                              {kHeaders, kBypassPayload, kBypassRepeated},
+                              {kAcknowledgements},
+                              {kHeaders},
+                              {kHeaders, kRocePayload},
+                              {kAcknowledgements},
+                              {kOther},
+                              {kOther},
+                              {kOther},
+                              {kOther},
+                              {kNotDissected}};
+  static_assert(std::size(kKinds) == static_cast<std::size_t>(FrameKind::kCut) + 1);
+  const Kinds& kinds = kKinds[static_cast<std::size_t>(frame.kind)];
+  const bool numbered = frame.kind == FrameKind::kTcp || frame.kind == FrameKind::kBypass;
+  const std::uint64_t repeated = numbered ? repeatedBytes(frame) : 0;
+  count(kinds.repeated, repeated);
+  count(kinds.payload, frame.payloadBytes - repeated);
+  count(kinds.rest, frame.wireBytes - frame.payloadBytes);
+  if (frame.kind == FrameKind::kTcp) totals_.largestTcpFrame = std::max(totals_.largestTcpFrame, frame.wireBytes);
+  if (frame.kind == FrameKind::kFragment) ++totals_.fragments;
+  if (frame.kind == FrameKind::kCut) ++totals_.cut;
 }
 
 // TCP numbers bytes, our protocol frames.
