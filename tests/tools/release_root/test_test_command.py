@@ -1,4 +1,6 @@
-"""scripts/test: its refusals, and its requests to scripts/release-root."""
+"""scripts/test: its refusals, its requests to scripts/release-root, and the figures of --coverage."""
+
+import json
 
 import pytest
 
@@ -29,6 +31,9 @@ def fixture_test_command(release_root):
         (["--release", "trixie", "--sanitize", "all"], "--sanitize 'all': it must be address or thread"),
         (["--dir"], "--dir needs a folder"),
         (["--sanitize", "thread", "--suite", "sim"], "--suite sim has one thread"),
+        (["--coverage", "--sanitize", "thread"], "--coverage goes neither with --release, --sanitize nor --wheel"),
+        (["--coverage", "--release", "trixie"], "--coverage goes neither with --release, --sanitize nor --wheel"),
+        (["--coverage", "--wheel", "2.13.0"], "--coverage goes neither with --release, --sanitize nor --wheel"),
     ],
 )
 def test_Arguments_Wrong_AreRefusedBeforeAnythingIsMade(test_command, words, text):
@@ -88,3 +93,63 @@ def test_Folder_Given_HoldsTheReports(test_command, tmp_path, folder):
     assert done.returncode == 0, done.stderr
     assert (test_command.tree / folder / "test-reports" / "here.xml").exists()
     assert test_command.asked("count-tests") == [str(test_command.tree / folder / "test-reports")]
+
+
+FILES = [
+    {"filename": "transport/base/printable.cc", "line_total": 30, "line_covered": 30},
+    {"filename": "transport/base/doorbell.h", "line_total": 10, "line_covered": 5},
+    {"filename": "tools/fabric/core/quantity.cc", "line_total": 60, "line_covered": 15},
+    {"filename": "trainer/empty.h", "line_total": 0, "line_covered": 0},
+]
+
+
+@pytest.fixture(name="coverage")
+def fixture_coverage(test_command):
+    """scripts/test --coverage whose build and tests do nothing, and whose gcovr writes FILES."""
+    for name in ("build", "count-tests"):
+        executable(test_command.tree / "scripts" / name, ECHO)
+    executable(test_command.folder / "bin" / "meson", ECHO)
+    (test_command.folder / "summary.json").write_text(json.dumps({"files": FILES}))
+    executable(
+        test_command.folder / "bin" / "gcovr",
+        f'{ECHO}while [[ $1 != --json-summary ]]; do shift; done\ncp "{test_command.folder}/summary.json" "$2"\n',
+    )
+    return test_command
+
+
+def test_Coverage_Files_AreAddedUpToRooms(coverage):
+    done = coverage("--coverage", script="test")
+    assert done.returncode == 0, done.stderr
+    rooms = (coverage.tree / "build-coverage/coverage/rooms.txt").read_text()
+    assert [line.split() for line in rooms.splitlines()[1:]] == [
+        ["tools/fabric", "60", "25.0", "%"],
+        ["trainer", "0", "-"],
+        ["transport/base", "40", "87.5", "%"],
+        ["all", "100", "50.0", "%"],
+    ]
+    assert rooms in done.stdout
+    assert "-Db_coverage=true" in coverage.asked("build")
+    assert coverage.asked("install-packages") == ["coverage"]
+
+
+def test_Coverage_CountsOfAnEarlierRun_AreRemoved(coverage):
+    stale = coverage.tree / "build-x-coverage" / "transport" / "part.gcda"
+    stale.parent.mkdir(parents=True)
+    stale.touch()
+    done = coverage("--coverage", "--no-install", "--dir", "build-x", "--suite", "unit", script="test")
+    assert done.returncode == 0, done.stderr
+    assert not stale.exists()
+    assert coverage.asked("gcovr")[-1] == "build-x-coverage" and coverage.asked("install-packages") is None
+    words = coverage.asked("meson")
+    assert [words[i + 1] for i, word in enumerate(words) if word == "--suite"] == ["unit"]
+
+
+def test_Coverage_NoGcovr_NamesTheCommand(coverage, tmp_path):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("bash", "dirname"):
+        (programs / name).symlink_to(f"/usr/bin/{name}")
+    done = coverage("--coverage", "--no-install", script="test", PATH=str(programs))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == ["test: gcovr is not installed: run scripts/install-packages coverage"]
+    assert coverage.asked("build") is None
