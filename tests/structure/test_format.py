@@ -1,5 +1,6 @@
 """Every tracked source has the format that scripts/lint checks."""
 
+import json
 import os
 import pathlib
 import shutil
@@ -48,6 +49,47 @@ def test_Lint_FaultPlanted_IsFoundAndMended(tmp_path, name, text, check):
     assert lint(tmp_path, check).returncode == 1
     assert lint(tmp_path, "--fix", check).returncode == 0
     assert lint(tmp_path).returncode == 0
+
+
+@pytest.mark.skipif(not shutil.which("run-clang-tidy"), reason="no clang-tidy: run scripts/install-packages lint")
+def test_Tidy_FaultPlanted_IsFound(tmp_path):
+    for folder in ("scripts", "build", "transport", "tests"):
+        (tmp_path / folder).mkdir()
+    for file in ("scripts/lint", ".clang-tidy"):
+        shutil.copy(ROOT / file, tmp_path / file)
+    sources = ["transport/sound.cc", "transport/planted.cc", "tests/planted.cc"]
+    for name in sources:
+        (tmp_path / name).write_text(f"int* {'f' if 'planted' in name else 'g'}() {{ return nullptr; }}\n")
+    commands = [
+        {"directory": str(tmp_path / "build"), "file": f"../{name}", "command": f"c++ -Wno-no-such -c ../{name}"}
+        for name in sources
+    ]
+    (tmp_path / "build/compile_commands.json").write_text(json.dumps(commands))
+    assert lint(tmp_path, "tidy").returncode == 0
+    for name in sources[1:]:
+        (tmp_path / name).write_text("int* f() { return 0; }\n")
+    done = lint(tmp_path, "tidy")
+    assert done.returncode == 1
+    assert "transport/planted.cc" in done.stdout and "modernize-use-nullptr" in done.stdout
+    assert "tests/planted.cc" not in done.stdout
+    assert lint(tmp_path, "tidy", "transport/sound.cc").returncode == 0
+    assert lint(tmp_path, "tidy", "tests").returncode == 1
+
+
+@pytest.mark.parametrize(
+    "words, text",
+    [
+        (["--dir"], "--dir needs a folder"),
+        (["--dir", "none"], "none is not configured: run scripts/build --configure-only"),
+        (["none.cc"], "none.cc is not there"),
+        (["--fix"], "unknown argument '--fix'"),
+    ],
+)
+def test_Tidy_ArgumentsWrong_AreRefused(words, text):
+    done = lint(ROOT, "tidy", *words)
+    assert done.returncode == 2
+    [line] = done.stderr.splitlines()
+    assert text in line
 
 
 def test_Lint_UnknownCheck_IsRefused():

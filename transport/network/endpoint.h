@@ -35,7 +35,7 @@ union Endpoint {
   }
   bool isLinkLocal() const { return isV6() && IN6_IS_ADDR_LINKLOCAL(&v6.sin6_addr); }
   // The kernel leaves no byte of an address unset.
-  bool operator<(const Endpoint& other) const { return std::memcmp(this, &other, sizeof(v6)) < 0; }
+  bool operator<(const Endpoint& other) const { return std::memcmp(&v6, &other.v6, sizeof(v6)) < 0; }
 };
 
 Endpoint endpointOf(const sockaddr& address);

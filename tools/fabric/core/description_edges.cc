@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "tools/fabric/core/quantity.h"
@@ -89,7 +90,7 @@ class EdgeReader {
         const std::size_t apart = siteOf[from] > siteOf[to] ? siteOf[from] - siteOf[to] : siteOf[to] - siteOf[from];
         const double arcs = static_cast<double>(std::min(apart, sites.size() - apart));
         const double nanoseconds = arcs * ringMetres_ / static_cast<double>(sites.size()) * kNanosecondsPerMetre;
-        description_.edges[from * hosts_ + to].delay += Duration(static_cast<Duration::rep>(nanoseconds + 0.5));
+        description_.edges[from * hosts_ + to].delay += Duration(std::llround(nanoseconds));
       }
     }
   }
