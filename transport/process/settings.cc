@@ -119,11 +119,11 @@ Result<TransportConfig> configurationFromTexts(std::span<const SettingText> text
   for (const auto& [name, text] : texts) {
     if (!name.starts_with(kSettingPrefix)) continue;
     if (std::any_of(std::begin(kTestPrefixes), std::end(kTestPrefixes),
-                    [&](auto prefix) { return name.starts_with(prefix); })) {
+                    [name = name](auto prefix) { return name.starts_with(prefix); })) {
       continue;
     }
     const auto setting =
-        std::find_if(settings().begin(), settings().end(), [&](const auto& s) { return s.name == name; });
+        std::find_if(settings().begin(), settings().end(), [name = name](const auto& s) { return s.name == name; });
     if (setting == settings().end()) return unknownVariable(name);
     if (text.empty()) continue;
     if (!setting->parse(text, config)) return wrongValue(*setting, text);
