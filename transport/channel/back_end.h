@@ -10,12 +10,12 @@
 #include <new>
 #include <string>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "transport/base/config.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/status.h"
+#include "transport/channel/setting.h"
 #include "transport/channel/transport_report.h"
 
 namespace gloo_bypass {
@@ -50,6 +50,12 @@ struct BackEnd {
   std::string missing;  // "libdpdk was missing or disabled when it was built"
   std::string package;  // "libdpdk-dev"
 
+  // Rows of the table of settings, in its order; also of a back-end that is not in this build. A row that several
+  // back-ends have is made in one place.
+  std::vector<Setting> (*settings)() = nullptr;
+  // What must hold between them; the error names both. Null: nothing.
+  Status (*checkSettings)(const TransportConfig&) = nullptr;
+
   // For makeTransport() below. Errors are one line: what is wrong and what to do. std::system_error: no thread could
   // start.
   std::function<Result<std::shared_ptr<Transport>>(const TransportConfig&)> make;
@@ -81,15 +87,6 @@ inline Result<std::shared_ptr<Transport>> makeTransport(const BackEnd& backEnd, 
     return Error{ErrorScope::kDevice, ErrorCode::kExhausted,
                  "this process gets no more memory: raise its limit (ulimit -v; a container's memory.max)"};
   }
-}
-
-// For a build that lacks the back-end's dependencies.
-inline BackEnd missingBackEnd(std::string name, std::string missing, std::string package) {
-  BackEnd backEnd;
-  backEnd.name = std::move(name);
-  backEnd.missing = std::move(missing);
-  backEnd.package = std::move(package);
-  return backEnd;
 }
 
 }  // namespace gloo_bypass

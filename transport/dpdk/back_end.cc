@@ -18,6 +18,7 @@
 #include "transport/dpdk/dpdk_transport.h"
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/memif_directory.h"
+#include "transport/dpdk/settings.h"
 #include "transport/dpdk/telemetry.h"
 
 namespace gloo_bypass::dpdk {
@@ -108,6 +109,8 @@ class ProbeDirectory final : public Rehearsal {
 BackEnd backEnd() {
   return {.name = "DPDK",
           .package = "libdpdk-dev",
+          .settings = settings,
+          .checkSettings = checkSettings,
           .make = makeDpdkTransport,
           .interfaceRule = interfaceRule,
           .ignoredSettings = ignoredSettings,

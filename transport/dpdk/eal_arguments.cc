@@ -135,9 +135,7 @@ Status checkEalArguments(const std::vector<std::string>& words) {
   return {};
 }
 
-bool isVirtualDeviceString(const std::string& address) {
-  return address.rfind("net_", 0) == 0 || address.rfind("eth_", 0) == 0 || address.rfind("virtio_user", 0) == 0;
-}
+bool isVirtualDeviceString(const std::string& address) { return address.starts_with("net_"); }
 
 std::vector<std::string> buildEalArguments(const TransportConfig& config, const std::vector<std::string>& userWords,
                                            bool useHugePages, const std::string& cpus) {

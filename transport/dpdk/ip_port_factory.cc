@@ -1,5 +1,4 @@
 // Makes ports for link modes netdev and pci from a configuration.
-#include <arpa/inet.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +7,9 @@
 #include <charconv>
 #include <string_view>
 
-#include "transport/base/whole_number.h"
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/ip_port.h"
+#include "transport/dpdk/settings.h"
 #include "transport/network/local_address.h"
 #include "transport/wire/packet.h"
 
@@ -81,30 +80,6 @@ Status checkMemifBuffers(const std::string& device, std::size_t mtu) {
       mtu, mtu + kEthernetHeaderBytes));
 }
 
-struct Prefix {
-  Ipv4Address ip = 0, mask = 0;
-};
-
-Result<Ipv4Address> parseIp(const std::string& text, const char* what) {
-  in_addr address{};
-  if (::inet_pton(AF_INET, text.c_str(), &address) != 1) {
-    return refuse(fmt::format("{} '{}' is no IPv4 address", what, text));
-  }
-  return ntohl(address.s_addr);
-}
-
-Result<Prefix> parsePrefix(const std::string& text) {
-  const std::size_t slash = text.find('/');
-  const std::string bits = slash == std::string::npos ? "" : text.substr(slash + 1);
-  const auto length = wholeNumber(bits, 1U, 32U);
-  if (!length) {
-    return refuse(fmt::format("GLOO_BYPASS_IPV4 is '{}', needed is ADDRESS/PREFIX such as 10.0.0.2/24", text));
-  }
-  const auto ip = parseIp(text.substr(0, slash), "GLOO_BYPASS_IPV4");
-  if (!ip) return ip.error();
-  return Prefix{ip.value(), ~Ipv4Address{0} << (32 - *length)};
-}
-
 // The configured interface, else the one that the route to MASTER_ADDR uses.
 Result<KernelInterface> netdevInterface(const TransportConfig& config) {
   if (!config.interface.empty() || config.masterAddress.empty()) return readKernelInterface(config.interface);
@@ -164,15 +139,11 @@ Result<std::unique_ptr<PacketPort>> makeNetdevPort(const TransportConfig& config
 }
 
 Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
-  const auto prefix = parsePrefix(config.ipv4);
-  if (!prefix) return prefix.error();
+  const auto own = parseIpv4Prefix(config.ipv4);
+  if (!own) return refuse(fmt::format("GLOO_BYPASS_IPV4 is '{}', needed is an address like 10.0.0.2/24", config.ipv4));
   IpPortParts parts;
-  parts.routing.prefixMask = prefix.value().mask;
-  if (!config.gateway.empty()) {
-    const auto gateway = parseIp(config.gateway, "GLOO_BYPASS_GATEWAY");
-    if (!gateway) return gateway.error();
-    parts.routing.gateway = gateway.value();
-  }
+  parts.routing.prefixMask = own->mask;
+  parts.routing.gateway = parseIpv4(config.gateway).value_or(0);
   const std::size_t wantedMtu = std::min(config.mtu != 0 ? config.mtu : 1500, kLargestMtu);
   if (const Status checked = checkMemifBuffers(config.pciAddress, wantedMtu); !checked) return checked.error();
   auto buffers = PacketBuffers::create({.maxFrameBytes = std::max<std::size_t>(wantedMtu + 64, 2048),
@@ -200,7 +171,7 @@ Result<std::unique_ptr<PacketPort>> makePciPort(const TransportConfig& config) {
   if (!mtu) return mtu.error();
   parts.mtu = mtu.value();
   parts.mac = parts.device->mac();
-  parts.self = UdpAddress{prefix.value().ip, config.udpPorts.first != 0 ? config.udpPorts.first : kDefaultUdpPort,
+  parts.self = UdpAddress{own->ip, config.udpPorts.first != 0 ? config.udpPorts.first : kDefaultUdpPort,
                           parts.device->checksums()};
   parts.description = fmt::format("DPDK device {}", options.name);
   return assemble(config, options.name, std::move(parts));

@@ -41,7 +41,6 @@ constexpr Duration kLeastSilence = std::chrono::milliseconds(250), kLongestSilen
 constexpr Duration kSilencePollInterval = std::chrono::milliseconds(50);
 // A peer raises no event when its full backlog has room again.
 constexpr Duration kSetUpPollInterval = std::chrono::milliseconds(1);
-constexpr std::size_t kMinBufferBytes = 2048;
 
 Status fillRandom(PortId& id) {
   if (::getrandom(id.data(), id.size(), 0) == static_cast<ssize_t>(id.size())) return {};
@@ -78,25 +77,9 @@ Status rehearse(const TransportConfig& config, const MemifShared& shared) {
   return tried;
 }
 
-Status checkSizes(const TransportConfig& config) {
-  constexpr std::size_t kMaxBufferBytes = 0xffff;
-  if (config.memifBufferBytes < kMinBufferBytes || config.memifBufferBytes > kMaxBufferBytes) {
-    return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
-                  fmt::format("memif buffer size is {} bytes, allowed are {} to {}", config.memifBufferBytes,
-                              kMinBufferBytes, kMaxBufferBytes));
-  }
-  if (config.memifLog2Slots < 1 || config.memifLog2Slots > 14) {
-    return Status(ErrorScope::kDevice, ErrorCode::kConfiguration,
-                  fmt::format("memif ring size is 2^{} slots, allowed are 2^1 to 2^14", config.memifLog2Slots));
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int doorbell) {
-  const Status sizes = checkSizes(config);
-  if (!sizes) return sizes.error();
   auto directory = prepareMemifDirectory(config);
   if (!directory) return directory.error();
   auto shared = std::make_unique<MemifShared>();

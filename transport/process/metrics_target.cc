@@ -2,9 +2,8 @@
 
 #include <arpa/inet.h>
 
-#include <algorithm>
-
 #include "transport/base/whole_number.h"
+#include "transport/channel/setting.h"
 
 namespace gloo_bypass {
 namespace {
@@ -28,8 +27,7 @@ std::optional<std::uint16_t> parsePort(std::string_view text) {
 }  // namespace
 
 std::optional<MetricsTarget> parseMetricsTarget(std::string_view text) {
-  const bool printable = std::all_of(text.begin(), text.end(), [](unsigned char c) { return c >= 0x20 && c != 0x7f; });
-  if (!printable) return std::nullopt;
+  if (!isPrintable(text)) return std::nullopt;
   MetricsTarget target;
   if (text.starts_with(kFile)) {
     target.path = text.substr(kFile.size());

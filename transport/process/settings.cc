@@ -5,15 +5,11 @@
 #include <fmt/format.h>
 
 #include "transport/base/printable.h"
+#include "transport/process/back_ends.h"
 #include "transport/process/settings_table.h"
-#include "transport/wire/packet.h"
 
 namespace gloo_bypass {
 namespace {
-
-constexpr std::size_t kMaxMemifRingBytes = std::size_t{16} << 20;
-// The protocol's smallest datagram with IPv4's and UDP's headers: 576.
-constexpr std::size_t kMinMtu = wire::kMinDatagramBytes + 28;
 
 Error wrong(std::string message) { return {ErrorScope::kDevice, ErrorCode::kConfiguration, std::move(message)}; }
 
@@ -54,43 +50,16 @@ Error unknownVariable(std::string_view name) {
 
 // Rules between settings; each error names both.
 Status validateTogether(const TransportConfig& config) {
-  const SessionConfig& session = config.session;
-  const char* const askedForPci = config.link == LinkMode::kPci     ? "GLOO_BYPASS_LINK='pci'"
-                                  : config.network == Network::kPci ? "GLOO_BYPASS_NETWORK='pci'"
-                                                                    : "GLOO_BYPASS_PCI_ADDRESS";
-  if (usesPci(config) && config.pciAddress.empty()) {
-    return wrong(fmt::format("GLOO_BYPASS_PCI_ADDRESS is not set: {} needs it", askedForPci));
-  }
-  if (usesPci(config) && config.ipv4.empty()) {
-    return wrong(fmt::format("GLOO_BYPASS_IPV4 is not set: {} needs it, like 10.0.0.2/24", askedForPci));
-  }
-  if (config.link != LinkMode::kAuto && config.network != Network::kAuto) {
-    return wrong(
-        "GLOO_BYPASS_NETWORK says what link mode auto uses between hosts: leave GLOO_BYPASS_LINK at 'auto', or "
-        "GLOO_BYPASS_NETWORK away");
-  }
-  if (config.link == LinkMode::kAuto && (usesNetdev(config) || usesPci(config)) && !config.capture.empty()) {
-    return wrong(
-        "GLOO_BYPASS_CAPTURE is the capture of one port, and GLOO_BYPASS_LINK='auto' has two of DPDK's here: set "
-        "GLOO_BYPASS_LINK to the one whose frames you want, or leave GLOO_BYPASS_NETWORK and "
-        "GLOO_BYPASS_PCI_ADDRESS away");
-  }
-  if (config.mtu != 0 && config.mtu < kMinMtu) {
-    return wrong(
-        fmt::format("GLOO_BYPASS_MTU='{}' is not allowed: it must be 0, or {} to 65535 bytes", config.mtu, kMinMtu));
-  }
-  const std::size_t ringBytes = config.memifBufferBytes << config.memifLog2Slots;
-  if (ringBytes > kMaxMemifRingBytes) {
-    return wrong(
-        fmt::format("GLOO_BYPASS_MEMIF_BUFFER_BYTES='{}' times 2^GLOO_BYPASS_MEMIF_LOG2_SLOTS='{}' is {} bytes: at "
-                    "most {} are allowed",
-                    config.memifBufferBytes, config.memifLog2Slots, ringBytes, kMaxMemifRingBytes));
+  for (const BackEnd& backEnd : backEnds()) {
+    if (backEnd.checkSettings == nullptr) continue;
+    if (Status status = backEnd.checkSettings(config); !status) return status;
   }
   const auto ordered = [](const char* low, Duration lowValue, const char* high, Duration highValue) -> Status {
     if (lowValue <= highValue) return {};
     const auto ms = [](Duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
     return wrong(fmt::format("{} ({} ms) must not exceed {} ({} ms)", low, ms(lowValue), high, ms(highValue)));
   };
+  const SessionConfig& session = config.session;
   if (Status s = ordered("GLOO_BYPASS_MIN_RTO_US", session.minRto, "GLOO_BYPASS_MAX_RTO_MS", session.maxRto); !s)
     return s;
   // A peer that is well has as long again to answer a probe.

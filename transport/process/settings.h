@@ -1,11 +1,11 @@
 // The table of all settings: one row a GLOO_BYPASS_* variable, with its unit, range and meaning. Parser, help text,
-// docs/configuration.md and the comparison of two configurations are all produced from it.
+// docs/configuration.md and the comparison of two configurations are all produced from it. Each back-end describes its
+// own rows (transport/channel/setting.h).
 //
 // Thread: any; the table is immutable after its first use. Reads no environment (transport/process/environment.cc
 // does).
 #pragma once
 
-#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,23 +14,13 @@
 
 #include "transport/base/config.h"
 #include "transport/base/status.h"
+#include "transport/channel/setting.h"
 
 namespace gloo_bypass {
 
 inline constexpr std::string_view kSettingPrefix = "GLOO_BYPASS_";
 // Variables of the project's own tests (seeds, numbers of runs): no settings, and no mistake.
 inline constexpr std::string_view kTestPrefixes[] = {"GLOO_BYPASS_SIM_", "GLOO_BYPASS_TEST_"};
-
-struct Setting {
-  std::string name;         // GLOO_BYPASS_LINK
-  std::string unit;         // "bytes", "us", ...; empty where there is none
-  std::string allowed;      // for people: "memif, netdev or pci", "1 to 14"
-  std::string description;  // one line
-  // Writes the value that `text` stands for into the configuration. False: not allowed, nothing written.
-  std::function<bool(std::string_view text, TransportConfig& config)> parse;
-  // The text that parse() turns into the configuration's value.
-  std::function<std::string(const TransportConfig& config)> format;
-};
 
 std::span<const Setting> settings();
 

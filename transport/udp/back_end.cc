@@ -2,6 +2,7 @@
 
 #include "transport/channel/ignored_settings.h"
 #include "transport/datagram/datagram_transport.h"
+#include "transport/udp/settings.h"
 #include "transport/udp/udp_port.h"
 
 namespace gloo_bypass::udp {
@@ -18,6 +19,8 @@ Result<std::shared_ptr<Transport>> make(const TransportConfig& config) {
 BackEnd backEnd() {
   return {.name = "UDP",
           .package = "",
+          .settings = settings,
+          .checkSettings = checkSettings,
           .make = make,
           // Without a name the route to MASTER_ADDR decides; a host name may lead to the loopback (gloo#335).
           .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kSeveral; },

@@ -1,6 +1,7 @@
 #include "transport/verbs/back_end.h"
 
 #include "transport/channel/ignored_settings.h"
+#include "transport/verbs/settings.h"
 #include "transport/verbs/verbs_transport.h"
 
 namespace gloo_bypass::verbs {
@@ -24,6 +25,7 @@ Result<std::unique_ptr<PolledTransport>> makePolled(const TransportConfig& confi
 BackEnd backEnd() {
   return {.name = "RDMA",
           .package = "libibverbs-dev",
+          .settings = settings,
           .make = make,
           // The user may name devices, a route may lead to one, or there may be only one.
           .interfaceRule = [](const TransportConfig&) { return InterfaceRule::kOptional; },

@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "transport/verbs/settings.h"
+
 namespace gloo_bypass::verbs {
 namespace {
 
@@ -18,6 +20,6 @@ Result<std::unique_ptr<PolledTransport>> makePolled(const TransportConfig&) {
                std::string("RDMA is not in this build (") + kWhy + "): install " + kPackage + " and build again"};
 }
 
-BackEnd backEnd() { return missingBackEnd("RDMA", kWhy, kPackage); }
+BackEnd backEnd() { return {.name = "RDMA", .missing = kWhy, .package = kPackage, .settings = settings}; }
 
 }  // namespace gloo_bypass::verbs
