@@ -32,8 +32,8 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       : config_(config),
         port_(std::move(port)),
         description_(port_->describe()),
-        receiveBurst_(port_->receiveBurst()),
-        retryAsleep_(port_->wakesForRoom() ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)) {}
+        traits_(port_->traits()),
+        retryAsleep_(traits_.wakesForRoom ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)) {}
 
   ~DatagramTransport() override { drainAndStop(sessions_); }
 
@@ -43,7 +43,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   }
 
   bool reaches(std::span<const std::byte> portAddress) const override { return port_->reaches(portAddress); }
-  int doorbell() const override { return port_->doorbell(); }
+  int doorbell() const override { return traits_.doorbell; }
   void sleepElsewhere(bool elsewhere) override { port_->sleepElsewhere(elsewhere); }
   Duration longestSleep() const override { return port_->longestSleep(); }
   std::string describe() const override { return description_; }
@@ -95,7 +95,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       patience_ = leastPatience();
     }
     now_ = now;
-    received_ = port_->receive(*this, receiveBurst_);
+    received_ = port_->receive(*this, traits_.receiveBurst);
     bool progressed = received_ > 0;
     if (progressed) gap_ = now - std::exchange(lastArrival_, now);
     sessions_.fireTimers(now_);
@@ -178,7 +178,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
   // A hundredth of a round trip is small beside it. The nearest peer decides: the driver serves all.
   Duration leastPatience() const {
-    if (!port_->gathers()) return Duration{0};
+    if (!traits_.gathers) return Duration{0};
     Duration nearest = Duration::max();
     for (const auto& [id, session] : sessions_.all()) {
       const SessionState state = session->core.state();
@@ -262,7 +262,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   const TransportConfig config_;
   const std::unique_ptr<PacketPort> port_;
   const std::string description_;
-  const std::size_t receiveBurst_;
+  const PacketPortTraits traits_;
   const Duration retryAsleep_;
   SessionTable<DatagramSession> sessions_;
   std::vector<LinkId> left_;  // left by a session in this pump; others may still use them

@@ -1,8 +1,8 @@
-// Seam 2: an unreliable datagram port. Implemented over DPDK (transport/dpdk), in memory for
-// ranks of one process, and by the simulator's tests. A datagram is what UDP would carry: our wire
-// header and payload; the port adds and strips the Ethernet, IPv4 and UDP headers.
+// Seam 2: a port of unreliable datagrams. transport/dpdk and transport/udp implement it, and tests in memory
+// (tests/support/loopback_port.h). A datagram is what UDP carries: our wire header and the payload. The port adds and
+// strips the headers of UDP, IP and Ethernet.
 //
-// Thread: every method but wake() is called by the endpoint's one owner at a time.
+// Thread: one owner at a time calls every method but block() and wake().
 #pragma once
 
 #include <cstddef>
@@ -84,6 +84,18 @@ struct PortCounters {
   }
 };
 
+// What stays the same as long as a port lives.
+struct PacketPortTraits {
+  // Datagrams worth taking in one receive(); few for the same reason as LinkProperties::transmitBurst.
+  std::size_t receiveBurst = 4;
+  // What arrives while nobody looks waits in a long buffer. Else in a short ring, and soon the sender waits too.
+  bool gathers = false;
+  // armWakeup() also covers room for what transmit() refused. Else look again now and then.
+  bool wakesForRoom = false;
+  // Whoever rings here ends block(), from another process too (base/doorbell.h); -1: there is none.
+  int doorbell = -1;
+};
+
 class PacketPort {
  public:
   virtual ~PacketPort() = default;
@@ -92,6 +104,7 @@ class PacketPort {
   virtual std::vector<std::byte> localAddress() const = 0;
   // One line for people: "memif in /tmp/x", "af_packet on eth0 10.0.0.2:47777".
   virtual std::string describe() const = 0;
+  virtual PacketPortTraits traits() const { return {}; }
 
   // Begins to make the path to the port that `remoteAddress` (hostile bytes) names; the same address
   // gives the same link. Never waits: a link may take a while to carry datagrams, until then
@@ -115,8 +128,6 @@ class PacketPort {
   // not: memory links reach processes of one machine that share a directory. The peer's port gives the same answer
   // about this one.
   virtual bool reaches(std::span<const std::byte> /*remoteAddress*/) const { return true; }
-  // How many datagrams are worth taking in one receive(); few for the same reason as LinkProperties::transmitBurst.
-  virtual std::size_t receiveBurst() const { return 4; }
 
   // Hands up to `maxDatagrams` received datagrams (over all links) to `sink`; returns how many.
   virtual std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) = 0;
@@ -126,11 +137,6 @@ class PacketPort {
   // not for its first datagram: on a shared core it would run, find one, and sleep again. A port that gathers what
   // transmit() took sends it now.
   virtual void wakePeers() {}
-  // What arrives while nobody looks waits in a long buffer. Else in a short ring, and soon whoever sends has to wait
-  // too.
-  virtual bool gathers() const { return false; }
-  // True: armWakeup() also covers room for what transmit() refused. False: look again now and then.
-  virtual bool wakesForRoom() const { return false; }
   // What is wrong with `link` on this machine, as far as it shows, for errors of sessions that hear nothing; empty:
   // nothing.
   virtual std::string trouble(LinkId /*link*/) const { return {}; }
@@ -146,8 +152,6 @@ class PacketPort {
   virtual void disarmWakeup() = 0;
   // Any thread, async-signal-unsafe, cheap when nobody is blocked.
   virtual void wake() = 0;
-  // What ends block() when somebody rings at it, from another process too (base/doorbell.h); -1: there is none.
-  virtual int doorbell() const { return -1; }
   // Whether the owner, once armed, does not call block() but sleeps in something else, which this port's peers can end
   // because the port was made with its doorbell(); for at most longestSleep().
   virtual void sleepElsewhere(bool /*elsewhere*/) {}

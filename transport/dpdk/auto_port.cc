@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <utility>
 
 #include "transport/dpdk/port_address.h"
 
@@ -34,37 +33,30 @@ class InnerSink final : public PacketSink {
 
 }  // namespace
 
-AutoPort::AutoPort(std::unique_ptr<PacketPort> memory, std::unique_ptr<PacketPort> network, std::string networkNote)
-    : network_(std::move(network)), memory_(std::move(memory)), networkNote_(std::move(networkNote)) {}
-
 std::vector<std::byte> AutoPort::localAddress() const {
-  return encodeAutoAddress(memory_->localAddress(), network_->localAddress());
+  return encodeAutoAddress(ways_.memory().localAddress(), ways_.network().localAddress());
 }
 
 Result<LinkId> AutoPort::openLink(std::span<const std::byte> remoteAddress) {
   const auto peer = decodeAutoAddress(remoteAddress);
   if (!peer) return peer.error();
-  const bool local = memory_->reaches(peer.value().memory);
-  const auto opened = local ? memory_->openLink(peer.value().memory) : network_->openLink(peer.value().network);
+  if (!ways_.memory().reaches(peer.value().memory)) return openRail(remoteAddress, 0);
+  const auto opened = ways_.memory().openLink(peer.value().memory);
   if (!opened) return opened;
-  if (!local && networkLinks_++ == 0) {
-    memory_->wake();  // a thread may be asleep where nothing that comes over the network would wake it
-    if (!networkNote_.empty()) std::fprintf(stderr, "gloo-bypass: %s\n", networkNote_.c_str());
-  }
-  return opened.value() << 1 | (local ? kMemory : kNetwork);
+  return opened.value() << 1 | kMemory;
 }
 
 std::size_t AutoPort::rails(std::span<const std::byte> remoteAddress) const {
   const auto peer = decodeAutoAddress(remoteAddress);
-  return !peer || memory_->reaches(peer.value().memory) ? 1 : network_->rails(peer.value().network);
+  return !peer || ways_.memory().reaches(peer.value().memory) ? 1 : ways_.network().rails(peer.value().network);
 }
 
 Result<LinkId> AutoPort::openRail(std::span<const std::byte> remoteAddress, std::size_t rail) {
   const auto peer = decodeAutoAddress(remoteAddress);
   if (!peer) return peer.error();
-  const auto opened = network_->openRail(peer.value().network, rail);
+  const auto opened = ways_.network().openRail(peer.value().network, rail);
   if (!opened) return opened;
-  ++networkLinks_;
+  if (ways_.useNetwork() && !networkNote_.empty()) std::fprintf(stderr, "gloo-bypass: %s\n", networkNote_.c_str());
   return opened.value() << 1 | kNetwork;
 }
 
@@ -72,50 +64,33 @@ void AutoPort::closeLink(LinkId link) { portOf(link).closeLink(innerId(link)); }
 
 std::size_t AutoPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   InnerSink memory(sink, kMemory);
-  std::size_t received = memory_->receive(memory, std::min(maxDatagrams, memory_->receiveBurst()));
-  if (usesNetwork() && received < maxDatagrams) {
+  std::size_t received = ways_.memory().receive(memory, std::min(maxDatagrams, memoryTraits_.receiveBurst));
+  if (ways_.usesNetwork() && received < maxDatagrams) {
     InnerSink network(sink, kNetwork);
-    received += network_->receive(network, std::min(maxDatagrams - received, network_->receiveBurst()));
+    received += ways_.network().receive(network, std::min(maxDatagrams - received, networkTraits_.receiveBurst));
   }
   return received;
 }
 
 void AutoPort::wakePeers() {
-  memory_->wakePeers();
-  if (usesNetwork()) network_->wakePeers();
+  ways_.memory().wakePeers();
+  if (ways_.usesNetwork()) ways_.network().wakePeers();
 }
 
 void AutoPort::onTick(TimePoint now) {
-  memory_->onTick(now);
-  network_->onTick(now);
-}
-
-void AutoPort::armWakeup() {
-  sleepsInNetwork_.store(usesNetwork(), std::memory_order_relaxed);
-  memory_->sleepElsewhere(usesNetwork());
-  memory_->armWakeup();
-  if (usesNetwork()) network_->armWakeup();
-}
-
-void AutoPort::disarmWakeup() {
-  memory_->disarmWakeup();
-  network_->disarmWakeup();
-}
-
-void AutoPort::block(Duration timeout) {
-  if (!sleepsInNetwork_.load(std::memory_order_relaxed)) return memory_->block(timeout);
-  network_->block(std::min(timeout, memory_->longestSleep()));
+  ways_.memory().onTick(now);
+  ways_.network().onTick(now);
 }
 
 PortCounters AutoPort::counters() const {
-  PortCounters sum = memory_->counters();
-  sum += network_->counters();
+  PortCounters sum = ways_.memory().counters();
+  sum += ways_.network().counters();
   return sum;
 }
 
 void AutoPort::finishCapture() {
-  memory_->finishCapture();
-  network_->finishCapture();
+  ways_.memory().finishCapture();
+  ways_.network().finishCapture();
 }
 
 }  // namespace gloo_bypass::dpdk

@@ -34,7 +34,7 @@ Result<std::unique_ptr<PacketPort>> makeNetworkPort(const TransportConfig& confi
 Result<std::unique_ptr<PacketPort>> makeAutoPort(const TransportConfig& config) {
   auto network = makeNetworkPort(config);
   if (!network) return network.error();
-  auto memory = makeMemoryPort(config, network.value()->doorbell());
+  auto memory = makeMemoryPort(config, network.value()->traits().doorbell);
   if (!memory) return memory.error();
   // settings.cc refuses captures of a DPDK network port beside it.
   const bool captures = !config.capture.empty() && decodeMemifAddress(memory.value()->localAddress());

@@ -64,11 +64,16 @@ class IpPort final : public PacketPort {
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(parts_.self); }
   std::string describe() const override;
+  // Netdev gathers: the packet socket's ring holds 4 MiB (ip_port_factory.cc). A NIC's has some hundred frames.
+  PacketPortTraits traits() const override {
+    return {.receiveBurst = TransmitBatch::kFrames,
+            .gathers = parts_.reservation.has_value(),
+            .doorbell = wakeEvent_.doorbell()};
+  }
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
   void closeLink(LinkId link) override;
   LinkProperties linkProperties(LinkId link) const override;
   std::string describeLink(LinkId link) const override;
-  std::size_t receiveBurst() const override { return TransmitBatch::kFrames; }
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
   std::string trouble(LinkId link) const override;
@@ -77,10 +82,7 @@ class IpPort final : public PacketPort {
   void block(Duration timeout) override;
   void disarmWakeup() override;
   void wakePeers() override { sendBatch(); }
-  // Netdev: the packet socket's ring holds 4 MiB (ip_port_factory.cc). A NIC's ring has some hundred frames.
-  bool gathers() const override { return parts_.reservation.has_value(); }
   void wake() override { wakeEvent_.wake(); }
-  int doorbell() const override { return wakeEvent_.doorbell(); }
   PortCounters counters() const override;
   void finishCapture() override;
 

@@ -36,6 +36,7 @@ class MemifPort final : public PacketPort {
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(shared_->self); }
   std::string describe() const override;
+  PacketPortTraits traits() const override { return {.wakesForRoom = true}; }
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override;
   // True for a process of this machine that uses the same directory. Prints one line for the first process of this
   // machine that shares no memory.
@@ -45,7 +46,6 @@ class MemifPort final : public PacketPort {
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override;
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override;
   void wakePeers() override;
-  bool wakesForRoom() const override { return true; }
   void onTick(TimePoint now) override;
   void armWakeup() override {
     shared_->page.arm(sleepsElsewhere_ ? WakePage::Sleep::kElsewhere : WakePage::Sleep::kHere);

@@ -36,6 +36,7 @@ class NoMemoryPort final : public PacketPort {
 
   std::vector<std::byte> localAddress() const override { return encodeAddress(self_); }
   std::string describe() const override { return fmt::format("no shared memory ({})", why_); }
+  PacketPortTraits traits() const override { return {.wakesForRoom = true}; }
   bool reaches(std::span<const std::byte> remoteAddress) const override {
     if (!said_ && mayBeOfMachine(remoteAddress, self_.machineId)) {
       said_ = true;
@@ -51,7 +52,6 @@ class NoMemoryPort final : public PacketPort {
   LinkProperties linkProperties(LinkId) const override { return {}; }
   std::size_t receive(PacketSink&, std::size_t) override { return 0; }
   std::size_t transmit(LinkId, std::span<const OutgoingDatagram>) override { return 0; }
-  bool wakesForRoom() const override { return true; }
 
   // A wake-up meant for a sleep here only ends the other sleep early.
   void sleepElsewhere(bool elsewhere) override { sleepsElsewhere_.store(elsewhere, std::memory_order_seq_cst); }

@@ -1,10 +1,10 @@
 #include "transport/pairs/pairs_transport.h"
 
 #include <algorithm>
-#include <atomic>
 #include <utility>
 
 #include "transport/pairs/pair_channel.h"
+#include "transport/pairs/two_ways.h"
 
 namespace gloo_bypass::pairs {
 namespace {
@@ -12,7 +12,7 @@ namespace {
 class PairsTransport final : public PolledTransport {
  public:
   PairsTransport(std::unique_ptr<PolledTransport> memory, std::unique_ptr<PolledTransport> network)
-      : network_(std::move(network)), memory_(std::move(memory)) {}
+      : ways_(std::move(memory), std::move(network)) {}
 
   ~PairsTransport() override {
     closeAll();
@@ -21,29 +21,29 @@ class PairsTransport final : public PolledTransport {
 
   void start(const ProgressOptions& options) {
     startEngine(options);
-    memory_->shareEngine(progress());
-    network_->shareEngine(progress());
+    memory().shareEngine(progress());
+    network().shareEngine(progress());
   }
 
-  std::string describe() const override { return memory_->describe() + ", " + network_->describe(); }
+  std::string describe() const override { return ways_.describe(); }
   void closeAll() override {
-    memory_->closeAll();
-    network_->closeAll();
+    memory().closeAll();
+    network().closeAll();
   }
 
   Result<std::unique_ptr<MessageChannel>> openChannel(const ChannelOptions& options,
                                                       ChannelObserver* observer) override {
     const auto reachesByMemory = [this](std::span<const std::byte> portAddress) {
-      const bool reached = memory_->reaches(portAddress);
-      if (!reached) useNetwork();
+      const bool reached = memory().reaches(portAddress);
+      if (!reached) (void)ways_.useNetwork();
       return reached;
     };
     auto channel = std::make_unique<PairChannel>(reachesByMemory, observer);
-    auto memory = memory_->openChannel(options, channel->asObserver());
-    if (!memory) return memory.error();
-    auto network = network_->openChannel(options, channel->asObserver());
-    if (!network) return network.error();
-    if (Status status = channel->setInner(std::move(memory).value(), std::move(network).value()); !status) {
+    auto ofMemory = memory().openChannel(options, channel->asObserver());
+    if (!ofMemory) return ofMemory.error();
+    auto ofNetwork = network().openChannel(options, channel->asObserver());
+    if (!ofNetwork) return ofNetwork.error();
+    if (Status status = channel->setInner(std::move(ofMemory).value(), std::move(ofNetwork).value()); !status) {
       return status.error();
     }
     return std::unique_ptr<MessageChannel>(std::move(channel));
@@ -54,62 +54,45 @@ class PairsTransport final : public PolledTransport {
   // Pollable
 
   bool poll(TimePoint now) noexcept override {
-    const bool some = memory_->poll(now);
-    return (usesNetwork_ || network_->nextDeadline() <= now) && network_->poll(now) ? true : some;
+    const bool some = memory().poll(now);
+    return (ways_.usesNetwork() || network().nextDeadline() <= now) && network().poll(now) ? true : some;
   }
   void flush(TimePoint now) noexcept override {
-    memory_->flush(now);
-    network_->flush(now);
+    memory().flush(now);
+    network().flush(now);
   }
   void drivenBy(bool waiter) noexcept override {
-    memory_->drivenBy(waiter);
-    network_->drivenBy(waiter);
+    memory().drivenBy(waiter);
+    network().drivenBy(waiter);
   }
   TimePoint nextDeadline() const noexcept override {
-    return std::min(memory_->nextDeadline(), network_->nextDeadline());
+    return std::min(memory().nextDeadline(), network().nextDeadline());
   }
   Duration patience() const noexcept override {
-    return usesNetwork_ ? std::min(memory_->patience(), network_->patience()) : memory_->patience();
+    return ways_.usesNetwork() ? std::min(memory().patience(), network().patience()) : memory().patience();
   }
-  void armWakeup() noexcept override {
-    sleepsInNetwork_.store(usesNetwork_, std::memory_order_relaxed);
-    memory_->sleepElsewhere(usesNetwork_);
-    memory_->armWakeup();
-    if (usesNetwork_) network_->armWakeup();
-  }
-  void disarmWakeup() noexcept override {
-    memory_->disarmWakeup();
-    if (sleepsInNetwork_.load(std::memory_order_relaxed)) network_->disarmWakeup();
-  }
-  void block(Duration timeout) noexcept override {
-    if (!sleepsInNetwork_.load(std::memory_order_relaxed)) return memory_->block(timeout);
-    network_->block(std::min(timeout, memory_->longestSleep()));
-  }
-  void wake() noexcept override { memory_->wake(); }
+  void armWakeup() noexcept override { ways_.armWakeup(); }
+  void disarmWakeup() noexcept override { ways_.disarmWakeup(); }
+  void block(Duration timeout) noexcept override { ways_.block(timeout); }
+  void wake() noexcept override { ways_.wake(); }
 
  private:
-  // A thread may be asleep where nothing that comes over the network would wake it.
-  void useNetwork() {
-    if (!std::exchange(usesNetwork_, true)) memory_->wake();
-  }
+  PolledTransport& memory() const { return ways_.memory(); }
+  PolledTransport& network() const { return ways_.network(); }
 
-  // Before memory_, which wakes through its descriptor.
-  const std::unique_ptr<PolledTransport> network_;
-  const std::unique_ptr<PolledTransport> memory_;
-  bool usesNetwork_ = false;                  // a pair has connected over it
-  std::atomic<bool> sleepsInNetwork_{false};  // read by block()
+  TwoWays<PolledTransport> ways_;
 };
 
 TransportReport PairsTransport::report() const {
-  TransportReport all = memory_->report();
-  TransportReport network = network_->report();
+  TransportReport all = memory().report();
+  TransportReport ofNetwork = network().report();
   all.description = describe();
-  all.total += network.total;
-  all.bytesSent += network.bytesSent;
-  all.bytesReceived += network.bytesReceived;
-  all.port.insert(all.port.end(), network.port.begin(), network.port.end());
+  all.total += ofNetwork.total;
+  all.bytesSent += ofNetwork.bytesSent;
+  all.bytesReceived += ofNetwork.bytesReceived;
+  all.port.insert(all.port.end(), ofNetwork.port.begin(), ofNetwork.port.end());
   for (ChannelReport& channel : all.channels) channel.number *= 2;
-  for (ChannelReport& channel : network.channels) {
+  for (ChannelReport& channel : ofNetwork.channels) {
     if (channel.peer.empty()) continue;  // not connected: its memory's stands for it
     channel.number = 2 * channel.number + 1;
     all.channels.push_back(std::move(channel));

@@ -3,9 +3,8 @@
 // so they choose alike.
 //
 // A channel opens one of each, since its address holds both, and closes the other when it connects. While no pair over
-// the network has connected, that transport is polled for its timers only, and not slept in: ranks of one host run as
-// over memory alone. From the first such pair on the driver sleeps in the network's transport, and peers over memory
-// end that sleep through its doorbell().
+// the network has connected, that transport is polled for its timers only; two_ways.h says in which of the two the
+// driver sleeps.
 //
 // Counters: both's sums; a channel's number is the inner one's, doubled, plus one for the network's.
 #pragma once

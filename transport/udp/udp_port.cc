@@ -34,6 +34,10 @@ class UdpPort final : public PacketPort {
     for (const auto& rail : rails_) text += (text.empty() ? "" : ", ") + toString(rail->local());
     return (rails_.size() == 1 ? "UDP socket " : "UDP sockets ") + text;
   }
+  PacketPortTraits traits() const override {
+    return {
+        .receiveBurst = 64 * rails_.size(), .gathers = true, .wakesForRoom = true, .doorbell = wakeEvent_.doorbell()};
+  }
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override { return openRail(remoteAddress, 0); }
   std::size_t rails(std::span<const std::byte> remoteAddress) const override {
     const auto peer = decode(remoteAddress);
@@ -47,7 +51,6 @@ class UdpPort final : public PacketPort {
   void closeLink(LinkId link) override { railOf(link).closeLink(link); }
   LinkProperties linkProperties(LinkId link) const override { return railOf(link).linkProperties(link); }
   std::string describeLink(LinkId link) const override { return railOf(link).describeLink(link); }
-  std::size_t receiveBurst() const override { return 64 * rails_.size(); }
 
   std::size_t receive(PacketSink& sink, std::size_t maxDatagrams) override {
     std::size_t received = 0;
@@ -61,14 +64,11 @@ class UdpPort final : public PacketPort {
   void wakePeers() override {
     for (const auto& rail : rails_) rail->wakePeers();
   }
-  bool gathers() const override { return true; }
-  bool wakesForRoom() const override { return true; }
   std::string trouble(LinkId link) const override { return railOf(link).trouble(link); }
 
   void armWakeup() override { wakeEvent_.arm(); }
   void disarmWakeup() override { wakeEvent_.disarm(); }
   void wake() override { wakeEvent_.wake(); }
-  int doorbell() const override { return wakeEvent_.doorbell(); }
   void block(Duration timeout) override {
     std::array<pollfd, kMaxRails> ready{};
     for (std::size_t i = 0; i < rails_.size(); ++i) ready[i] = rails_[i]->wanted(&timeout);

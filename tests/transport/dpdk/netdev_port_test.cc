@@ -136,7 +136,7 @@ TEST_F(NetdevPort, PingPongOfAllSizesWithBlocking_ArrivesBitExact) {
       const std::size_t maxBytes = port->linkProperties(link).maxDatagramBytes;
       EXPECT_EQ(maxBytes, 9000U - 28U);
       EXPECT_FALSE(port->linkProperties(link).lossless);
-      EXPECT_TRUE(port->gathers());
+      EXPECT_TRUE(port->traits().gathers);
       CollectingSink sink;
       for (std::size_t length = 1; length <= maxBytes;
            length = length == maxBytes ? maxBytes + 1 : std::min(length + 97, maxBytes)) {

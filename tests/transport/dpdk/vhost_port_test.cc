@@ -50,7 +50,7 @@ TEST_F(VhostPort, BothDevicesChecksum_LinkIsVerifiedAndDatagramsArrive) {
       auto port = openPort(config(server));
       const LinkId link = linkPorts(*port, partner);
       EXPECT_TRUE(port->linkProperties(link).verified);
-      EXPECT_FALSE(port->gathers());
+      EXPECT_FALSE(port->traits().gathers);
       const auto bytes = datagramOf(1'400);
       const OutgoingDatagram datagram{std::span(bytes).first(60), std::span(bytes).subspan(60)};
       CollectingSink sink;
