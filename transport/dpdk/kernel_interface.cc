@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <net/if_arp.h>
@@ -17,6 +16,7 @@
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/printable.h"
+#include "transport/network/network_interface.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -28,16 +28,14 @@ Error refuse(const std::string& message) {
 
 // "eth0, eth1": the interfaces that exist.
 std::string candidates() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return "none";
   std::set<std::string> names;
   std::string line;
-  for (const ifaddrs* i = list; i != nullptr; i = i->ifa_next) {
-    if (i->ifa_addr != nullptr && i->ifa_addr->sa_family == AF_INET && (i->ifa_flags & IFF_LOOPBACK) == 0) {
-      names.insert(i->ifa_name);
+  if (const auto interfaces = network::listInterfaces()) {
+    for (const network::ListedInterface& one : interfaces.value()) {
+      const bool hasV4 = !one.addresses.empty() && !one.addresses.front().isV6();
+      if (hasV4 && !one.isLoopback()) names.insert(one.name);
     }
   }
-  ::freeifaddrs(list);
   for (const std::string& name : names) line += (line.empty() ? "" : ", ") + name;
   return line.empty() ? "none" : line;
 }

@@ -1,7 +1,6 @@
 #include "transport/network/local_address.h"
 
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/base/printable.h"
+#include "transport/network/network_interface.h"
 
 namespace gloo_bypass::network {
 namespace {
@@ -38,52 +38,11 @@ std::string inOneLine(const std::set<std::string>& names) {
   return line;
 }
 
-struct Interface {
-  std::string name;
-  unsigned flags = 0;
-  std::vector<Endpoint> addresses;  // IPv4 first; no link-local ones, which mean nothing on another host
-
-  bool leadsOut() const { return (flags & IFF_RUNNING) != 0 && (flags & IFF_LOOPBACK) == 0 && !addresses.empty(); }
-};
-
-// In the kernel's order.
-Result<std::vector<Interface>> listInterfaces() {
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0)
-    return refuse(fmt::format("this machine's interfaces cannot be listed: {}", std::strerror(errno)));
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> entries(list, ::freeifaddrs);
-  std::vector<Interface> interfaces;
-  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    auto known = std::find_if(interfaces.begin(), interfaces.end(), [&](auto& i) { return i.name == entry->ifa_name; });
-    if (known == interfaces.end()) known = interfaces.insert(known, {entry->ifa_name, entry->ifa_flags, {}});
-    if (entry->ifa_addr == nullptr) continue;
-    const Endpoint endpoint = endpointOf(*entry->ifa_addr);
-    if (endpoint.isIp() && !endpoint.isLinkLocal()) known->addresses.push_back(endpoint);
-  }
-  for (Interface& one : interfaces) {
-    std::stable_partition(one.addresses.begin(), one.addresses.end(), [](const Endpoint& e) { return !e.isV6(); });
-  }
-  return interfaces;
-}
-
-// The interface's name; empty if none has the address. All of 127/8 belongs to the loopback.
-std::string interfaceWith(const Endpoint& address) {
-  const auto interfaces = listInterfaces();
-  if (!interfaces) return "";
-  const std::string wanted = ipText(address);
-  for (const Interface& one : interfaces.value()) {
-    if ((one.flags & IFF_LOOPBACK) != 0 && address.isLoopback()) return one.name;
-    if (std::any_of(one.addresses.begin(), one.addresses.end(), [&](auto& e) { return ipText(e) == wanted; }))
-      return one.name;
-  }
-  return "";
-}
-
 Result<Endpoint> addressOfInterface(const std::string& name) {
   const auto interfaces = listInterfaces();
   if (!interfaces) return interfaces.error();
   std::set<std::string> known;
-  for (const Interface& one : interfaces.value()) {
+  for (const ListedInterface& one : interfaces.value()) {
     known.insert(one.name);
     if (one.name != name) continue;
     if ((one.flags & IFF_UP) == 0) return refuse(fmt::format("interface '{}' is down: ip link set {} up", name, name));
@@ -137,22 +96,18 @@ std::vector<Endpoint> addressesOf(const std::string& host) {
 }
 
 // This machine's interfaces that lead to other hosts.
-Result<std::vector<Interface>> outwardInterfaces() {
+Result<std::vector<ListedInterface>> outwardInterfaces() {
   auto interfaces = listInterfaces();
-  if (interfaces) std::erase_if(interfaces.value(), [](const Interface& one) { return !one.leadsOut(); });
+  if (interfaces) std::erase_if(interfaces.value(), [](const ListedInterface& one) { return !one.leadsOut(); });
   return interfaces;
 }
 
 // The address of this machine's own name, if one of these interfaces has it.
-std::optional<Endpoint> addressOfHostName(const std::vector<Interface>& outward) {
+std::optional<Endpoint> addressOfHostName(const std::vector<ListedInterface>& outward) {
   char name[HOST_NAME_MAX + 1] = "";
   if (::gethostname(name, sizeof(name) - 1) != 0) return {};
   for (const Endpoint& address : addressesOf(name)) {
-    for (const Interface& one : outward) {
-      for (const Endpoint& known : one.addresses) {
-        if (ipText(known) == ipText(address)) return known;
-      }
-    }
+    if (std::ranges::any_of(outward, [&](const auto& one) { return one.has(address); })) return address;
   }
   return {};
 }
@@ -237,7 +192,7 @@ Result<std::string> chooseInterface(const std::string& peerHost) {
   const auto outward = outwardInterfaces();
   if (!outward) return outward.error();
   std::set<std::string> names;
-  for (const Interface& one : outward.value()) names.insert(one.name);
+  for (const ListedInterface& one : outward.value()) names.insert(one.name);
   if (names.empty()) return refuse("this machine has no interface that leads to other hosts");
   return refuse(
       fmt::format("neither MASTER_ADDR='{}' nor a default route nor the host's name says which interface leads to "

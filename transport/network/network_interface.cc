@@ -5,36 +5,60 @@
 #include <net/if.h>
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 namespace gloo_bypass::network {
 namespace {
 
-bool sameIp(const sockaddr& a, const sockaddr& b) {
-  if (a.sa_family != b.sa_family) return false;
-  if (a.sa_family == AF_INET) {
-    return reinterpret_cast<const sockaddr_in&>(a).sin_addr.s_addr ==
-           reinterpret_cast<const sockaddr_in&>(b).sin_addr.s_addr;
-  }
-  return a.sa_family == AF_INET6 &&
-         std::memcmp(&reinterpret_cast<const sockaddr_in6&>(a).sin6_addr,
-                     &reinterpret_cast<const sockaddr_in6&>(b).sin6_addr, sizeof(in6_addr)) == 0;
+Error cannotList() {
+  return {ErrorScope::kDevice, ErrorCode::kConfiguration,
+          fmt::format("this machine's interfaces cannot be listed: {}", std::strerror(errno))};
 }
 
 }  // namespace
 
-std::optional<NetworkInterface> NetworkInterface::withAddress(const sockaddr& address) {
+bool ListedInterface::isLoopback() const { return (flags & IFF_LOOPBACK) != 0; }
+bool ListedInterface::leadsOut() const { return (flags & IFF_RUNNING) != 0 && !isLoopback() && !addresses.empty(); }
+bool ListedInterface::has(const Endpoint& address) const {
+  return std::ranges::find(addresses, ipText(address), ipText) != addresses.end();
+}
+
+Result<std::vector<ListedInterface>> listInterfaces() {
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return {};
-  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(list, ::freeifaddrs);
+  if (::getifaddrs(&list) != 0) return cannotList();
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> entries(list, ::freeifaddrs);
+  std::vector<ListedInterface> interfaces;
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-    if (entry->ifa_addr == nullptr || !sameIp(*entry->ifa_addr, address)) continue;
-    const unsigned index = ::if_nametoindex(entry->ifa_name);
-    if (index != 0) return NetworkInterface{static_cast<int>(index), entry->ifa_name};
+    auto known = std::ranges::find(interfaces, entry->ifa_name, &ListedInterface::name);
+    if (known == interfaces.end()) known = interfaces.insert(known, {entry->ifa_name, entry->ifa_flags, {}});
+    if (entry->ifa_addr == nullptr) continue;
+    const Endpoint endpoint = endpointOf(*entry->ifa_addr);
+    if (endpoint.isIp() && !endpoint.isLinkLocal()) known->addresses.push_back(endpoint);
   }
-  return {};
+  for (ListedInterface& one : interfaces) {
+    std::stable_partition(one.addresses.begin(), one.addresses.end(), [](const Endpoint& e) { return !e.isV6(); });
+  }
+  return interfaces;
+}
+
+std::string interfaceWith(const Endpoint& address) {
+  const auto interfaces = listInterfaces();
+  if (!interfaces) return "";
+  for (const ListedInterface& one : interfaces.value()) {
+    if (one.has(address) || (one.isLoopback() && address.isLoopback())) return one.name;
+  }
+  return "";
+}
+
+std::optional<NetworkInterface> NetworkInterface::withAddress(const Endpoint& address) {
+  std::string name = interfaceWith(address);
+  const unsigned index = ::if_nametoindex(name.c_str());
+  if (index == 0) return {};
+  return NetworkInterface{static_cast<int>(index), std::move(name)};
 }
 
 bool NetworkInterface::isDeleted(int socket) const {

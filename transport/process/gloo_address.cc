@@ -1,10 +1,6 @@
 #include "transport/process/gloo_address.h"
 
-#include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netdb.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <climits>
@@ -13,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "transport/base/printable.h"
+#include "transport/network/network_interface.h"
 
 namespace gloo_bypass {
 namespace {
@@ -49,22 +46,18 @@ Result<std::string> interfaceOfHost(const std::string& hostName) {
     return wrong(fmt::format("host name '{}' has no IPv4 address ({}): {}", hostName, gai_strerror(error), kWhatToDo));
   }
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) return wrong(fmt::format("this machine's interfaces cannot be listed: {}", kWhatToDo));
-  const std::unique_ptr<ifaddrs, decltype(&freeifaddrs)> interfaces(list, freeifaddrs);
-
-  char text[INET_ADDRSTRLEN] = "";
+  const auto interfaces = network::listInterfaces();
+  if (!interfaces) return wrong(fmt::format("this machine's interfaces cannot be listed: {}", kWhatToDo));
+  std::string text;
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
-    const in_addr wanted = reinterpret_cast<const sockaddr_in*>(address->ai_addr)->sin_addr;
-    inet_ntop(AF_INET, &wanted, text, sizeof(text));
+    const network::Endpoint wanted = network::endpointOf(*address->ai_addr);
+    text = ipText(wanted);
     // All of 127/8 belongs to the loopback, even addresses that it does not list (Debian's 127.0.1.1).
-    if ((ntohl(wanted.s_addr) >> 24) == 127) {
+    if (wanted.isLoopback()) {
       return wrong(fmt::format("host name '{}' is {}, on the loopback interface: {}", hostName, text, kWhatToDo));
     }
-    for (const ifaddrs* entry = interfaces.get(); entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
-      if (reinterpret_cast<const sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr == wanted.s_addr)
-        return std::string(entry->ifa_name);
+    for (const network::ListedInterface& one : interfaces.value()) {
+      if (one.has(wanted)) return one.name;
     }
   }
   return wrong(

@@ -73,7 +73,7 @@ class UdpRail {
 
   const std::unique_ptr<UdpSocket> socket_;
   const std::optional<network::NetworkInterface> interface_ =  // nullopt: it was just removed
-      network::NetworkInterface::withAddress(local().any);
+      network::NetworkInterface::withAddress(local());
   const std::size_t mtu_;                                    // the links' maximum; 0: the interface's
   const std::size_t overheadBytes_ = local().headerBytes();  // IP and UDP headers
   const LinkId step_;

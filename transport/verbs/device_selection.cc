@@ -2,7 +2,6 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
 
@@ -16,6 +15,7 @@
 #include "transport/base/exhausted.h"
 #include "transport/base/printable.h"
 #include "transport/network/local_address.h"
+#include "transport/network/network_interface.h"
 
 namespace gloo_bypass::verbs {
 namespace {
@@ -45,14 +45,11 @@ Result<Interface> lookUpInterface(const std::string& name) {
   found.name = name;
   found.index = ::if_nametoindex(name.c_str());
   if (found.index == 0) return misconfigured(fmt::format("there is no network interface '{}'", name));
-  ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) return found;
-  for (const ifaddrs* at = list; at != nullptr; at = at->ifa_next) {
-    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET || name != at->ifa_name) continue;
-    std::memcpy(found.ipv4.data(), &reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr, found.ipv4.size());
-    break;
-  }
-  ::freeifaddrs(list);
+  const auto interfaces = network::listInterfaces();
+  if (!interfaces) return found;
+  const auto one = std::ranges::find(interfaces.value(), name, &network::ListedInterface::name);
+  if (one == interfaces.value().end() || one->addresses.empty() || one->addresses.front().isV6()) return found;
+  std::memcpy(found.ipv4.data(), &one->addresses.front().v4.sin_addr, found.ipv4.size());
   return found;
 }
 
