@@ -15,6 +15,7 @@
 #include <string_view>
 #include <utility>
 
+#include "transport/base/broken_pipe_held.h"
 #include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass {
@@ -22,29 +23,6 @@ namespace {
 
 Status failedAs(std::string why) { return {ErrorScope::kDevice, ErrorCode::kUnavailable, std::move(why)}; }
 Status failedAs(int error) { return failedAs(std::strerror(error)); }
-
-// A FIFO's reader may leave while we write: that must be an error here, not SIGPIPE.
-class BrokenPipeHeld {
- public:
-  BrokenPipeHeld() {
-    sigemptyset(&signal_);
-    sigaddset(&signal_, SIGPIPE);
-    sigset_t pending;
-    wasPending_ = sigpending(&pending) == 0 && sigismember(&pending, SIGPIPE) == 1;
-    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~BrokenPipeHeld() {
-    const timespec now{};
-    if (!wasPending_) (void)sigtimedwait(&signal_, nullptr, &now);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  BrokenPipeHeld(const BrokenPipeHeld&) = delete;
-  BrokenPipeHeld& operator=(const BrokenPipeHeld&) = delete;
-
- private:
-  sigset_t signal_{}, before_{};
-  bool wasPending_ = false;
-};
 
 Status writeAll(int file, std::string_view text) {
   const auto end = std::chrono::steady_clock::now() + kReaderBound;

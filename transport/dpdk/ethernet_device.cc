@@ -5,12 +5,12 @@
 #include <rte_bus_vdev.h>
 #include <rte_dev.h>
 #include <rte_errno.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
+#include "transport/base/broken_pipe_held.h"
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/interrupt_thread.h"
 
@@ -21,31 +21,6 @@ Mutex& deviceMutex() {
   static Mutex mutex;
   return mutex;
 }
-
-// virtio-user sends its vhost its state, even when it closes. If the vhost is already gone, SIGPIPE would end the
-// process.
-class NoBrokenPipe {
- public:
-  NoBrokenPipe() {
-    sigset_t pending;
-    (void)::sigpending(&pending);
-    wasPending_ = ::sigismember(&pending, SIGPIPE) == 1;
-    (void)::sigemptyset(&brokenPipe_);
-    (void)::sigaddset(&brokenPipe_, SIGPIPE);
-    (void)::pthread_sigmask(SIG_BLOCK, &brokenPipe_, &before_);
-  }
-  ~NoBrokenPipe() {
-    constexpr timespec kNow{};
-    if (!wasPending_) (void)::sigtimedwait(&brokenPipe_, nullptr, &kNow);
-    (void)::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoBrokenPipe(const NoBrokenPipe&) = delete;
-  NoBrokenPipe& operator=(const NoBrokenPipe&) = delete;
-
- private:
-  sigset_t brokenPipe_, before_;
-  bool wasPending_;
-};
 
 Error deviceError(const std::string& name, const char* what, int code) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
@@ -78,7 +53,7 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDev
   // Before the lock: on failure the destructor runs, and it locks too.
   std::unique_ptr<EthernetDevice> device(new EthernetDevice);
   const MutexLock lock(deviceMutex());
-  const NoBrokenPipe noBrokenPipe;
+  const BrokenPipeHeld held;  // virtio-user writes its state to its vhost, which may be gone
   device->name_ = options.name;
   Eal::forgetLastError();
   if (device->isMemif() && interruptsOverdue()) return interruptsLate(options.name);
@@ -149,7 +124,7 @@ Status EthernetDevice::configure(const EthernetDeviceOptions& options) {
 EthernetDevice::~EthernetDevice() {
   if (!virtual_ && port_ == RTE_MAX_ETHPORTS) return;  // none was made
   const MutexLock lock(deviceMutex());
-  const NoBrokenPipe noBrokenPipe;
+  const BrokenPipeHeld held;  // virtio-user writes to its vhost when it closes, too
   const auto removal = [name = name_, port = port_, isVirtual = virtual_, started = started_] {
     stopAndRemove(name, port, isVirtual, started);
   };
