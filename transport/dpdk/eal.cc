@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_log.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -21,6 +19,7 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/mutex.h"
+#include "transport/base/signals_blocked.h"
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/telemetry.h"
 
@@ -78,10 +77,7 @@ bool hugePagesAvailable(std::size_t bytes) {
 }
 
 bool contains(const std::vector<std::string>& words, std::string_view word) {
-  for (const std::string& w : words) {
-    if (w == word) return true;
-  }
-  return false;
+  return std::ranges::find(words, word) != words.end();
 }
 
 // For a bad value DPDK prints its usage to stdout and an alarm to stderr: our own error line says it instead.
@@ -119,9 +115,7 @@ Status runInit(std::vector<std::string> words, bool userArguments) {
   int cause = 0;
   // In a separate thread: the EAL pins the thread that starts it, and its threads inherit this one's signal mask.
   std::thread starter([&] {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+    const SignalsBlocked blocked;
     std::optional<QuietOutput> quiet;
     if (userArguments && !state().logAsked) quiet.emplace();
     result = rte_eal_init(static_cast<int>(words.size()), argv.data());

@@ -82,10 +82,8 @@ Result<LinkId> IpPort::openLink(std::span<const std::byte> remoteAddress) {
   const UdpAddress peer = decoded.value();
   if (peer.ip == parts_.self.ip && peer.port == parts_.self.port) {
     if (selfLink_ == 0) {
-      UdpFlow flow{
-          .sourceMac = parts_.mac, .destinationMac = parts_.mac, .sourceIp = peer.ip, .destinationIp = peer.ip};
-      flow.sourcePort = flow.destinationPort = peer.port;
-      selfLink_ = add(Link{.peer = peer, .open = true, .self = true, .headers = FrameTemplate(flow)});
+      selfLink_ =
+          add(Link{.peer = peer, .open = true, .self = true, .headers = FrameTemplate(flowTo(parts_.mac, peer))});
     }
     return selfLink_;
   }
@@ -103,6 +101,15 @@ LinkId IpPort::add(Link link) {
   link.id = ++lastLink_;
   links_.emplace(lastLink_, std::move(link));
   return lastLink_;
+}
+
+UdpFlow IpPort::flowTo(const MacAddress& mac, const UdpAddress& peer) const {
+  return {.sourceMac = parts_.mac,
+          .destinationMac = mac,
+          .sourceIp = parts_.self.ip,
+          .destinationIp = peer.ip,
+          .sourcePort = parts_.self.port,
+          .destinationPort = peer.port};
 }
 
 IpPort::Link& IpPort::at(LinkId id) {
@@ -148,14 +155,7 @@ bool IpPort::resolve(Link& link) {
   if (!mac) return false;
   if (link.mac != mac) {
     link.mac = mac;
-    UdpFlow flow;
-    flow.sourceMac = parts_.mac;
-    flow.destinationMac = *mac;
-    flow.sourceIp = parts_.self.ip;
-    flow.destinationIp = link.peer.ip;
-    flow.sourcePort = parts_.self.port;
-    flow.destinationPort = link.peer.port;
-    link.headers = FrameTemplate(flow, link.verified ? UdpChecksum::kByDevice : UdpChecksum::kNone);
+    link.headers = FrameTemplate(flowTo(*mac, link.peer), link.verified ? UdpChecksum::kByDevice : UdpChecksum::kNone);
   }
   return true;
 }
@@ -209,7 +209,7 @@ void IpPort::sendArp(const ArpFrame& frame) {
 std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (!batch_.empty()) sendBatch();  // the device may have room again
   if (anyDown_) reportDown(sink);
-  std::size_t received = receiveSelf(sink, maxDatagrams);
+  std::size_t received = self_.receive(sink, selfLink_, maxDatagrams, counters_);
   while (received < maxDatagrams) {
     std::array<rte_mbuf*, TransmitBatch::kFrames> mbufs;
     const auto wanted = static_cast<std::uint16_t>(std::min(maxDatagrams - received, mbufs.size()));
@@ -235,17 +235,6 @@ std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
       pollIntervalNs_.store(kFirstPollInterval.count(), std::memory_order_relaxed);
     }
     if (count < wanted) break;
-  }
-  return received;
-}
-
-std::size_t IpPort::receiveSelf(PacketSink& sink, std::size_t maxDatagrams) {
-  std::size_t received = 0;
-  for (; received < maxDatagrams && !self_.empty(); ++received) {
-    ++counters_.packetsReceived;
-    counters_.bytesReceived += self_.front().size() + kFrameHeaderBytes;
-    sink.onDatagram(selfLink_, self_.front());
-    self_.pop();
   }
   return received;
 }

@@ -102,7 +102,6 @@ class IpPort final : public PacketPort {
     Error error;
   };
 
-  std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
   void reportDown(PacketSink& sink);
   // True: handed up.
   bool deliver(PacketSink& sink, const rte_mbuf& mbuf, std::span<const std::byte> frame);
@@ -112,6 +111,7 @@ class IpPort final : public PacketPort {
   void failLinksOfDeletedInterface();
   bool resolve(Link& link);
   LinkId add(Link link);
+  UdpFlow flowTo(const MacAddress& mac, const UdpAddress& peer) const;
   Link& at(LinkId id);
   Link* findByPeer(Ipv4Address ip, std::uint16_t port);
   void sendArp(const ArpFrame& frame);

@@ -35,13 +35,12 @@ std::string secretOf(const PortId& id) { return toHex(id).substr(0, 23); }  // m
 }  // namespace
 
 UdpFlow memifFlow(const MemifAddress& from, const MemifAddress& to) {
-  UdpFlow flow;
-  flow.sourceMac = macOf(from.portId);
-  flow.destinationMac = macOf(to.portId);
-  flow.sourceIp = addressOf(from.portId);
-  flow.destinationIp = addressOf(to.portId);
-  flow.sourcePort = flow.destinationPort = kUdpPort;
-  return flow;
+  return {.sourceMac = macOf(from.portId),
+          .destinationMac = macOf(to.portId),
+          .sourceIp = addressOf(from.portId),
+          .destinationIp = addressOf(to.portId),
+          .sourcePort = kUdpPort,
+          .destinationPort = kUdpPort};
 }
 
 PacketIo sendHello(int fd, const MemifHello& hello, const WakePage& page) {

@@ -391,24 +391,13 @@ std::size_t MemifPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   // Ourselves and the links take turns, and each link gets one burst, so that none starves the others.
   // the others.
   selfFirst_ = !selfFirst_;
-  std::size_t received = selfFirst_ ? receiveSelf(sink, maxDatagrams) : 0;
+  std::size_t received = selfFirst_ ? self_.receive(sink, selfLink_, maxDatagrams, counters_) : 0;
   for (std::size_t visited = 0; visited < polled_.size() && received < maxDatagrams; ++visited) {
     if (nextPolled_ >= polled_.size()) nextPolled_ = 0;
     MemifLink* const link = polled_[nextPolled_++];
     if (link->state() >= MemifLink::State::kUp) received += receiveLink(*link, sink, maxDatagrams - received);
   }
-  return selfFirst_ ? received : received + receiveSelf(sink, maxDatagrams - received);
-}
-
-std::size_t MemifPort::receiveSelf(PacketSink& sink, std::size_t maxDatagrams) {
-  std::size_t received = 0;
-  for (; received < maxDatagrams && !self_.empty(); ++received) {
-    const std::span<const std::byte> datagram = self_.front();
-    ++counters_.packetsReceived;
-    counters_.bytesReceived += datagram.size() + kFrameHeaderBytes;
-    sink.onDatagram(selfLink_, datagram);
-    self_.pop();
-  }
+  if (!selfFirst_) received += self_.receive(sink, selfLink_, maxDatagrams - received, counters_);
   return received;
 }
 

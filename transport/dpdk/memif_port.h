@@ -86,7 +86,6 @@ class MemifPort final : public PacketPort {
   // After its hello it sends nothing until it is answered, unless it leaves.
   static bool stillWaits(const Stranger& stranger);
   void introduce(MemifLink& link);
-  std::size_t receiveSelf(PacketSink& sink, std::size_t maxDatagrams);
   std::size_t receiveLink(MemifLink& link, PacketSink& sink, std::size_t maxDatagrams);
   void deliver(MemifLink& link, PacketSink& sink, std::span<const std::byte> frame);
   void reportDown(MemifLink& link, PacketSink& sink);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "transport/base/check.h"
+#include "transport/dpdk/frame.h"
 
 namespace gloo_bypass::dpdk {
 
@@ -19,9 +20,15 @@ bool SelfRing::push(const OutgoingDatagram& datagram) {
   return true;
 }
 
-std::span<const std::byte> SelfRing::front() const {
-  const Slot& slot = slots_[head_ % slots_.size()];
-  return std::span(slot.bytes).first(slot.length);
+std::size_t SelfRing::receive(PacketSink& sink, LinkId link, std::size_t most, PortCounters& counters) {
+  std::size_t received = 0;
+  for (; received < most && head_ != tail_; ++received, ++head_) {
+    const Slot& slot = slots_[head_ % slots_.size()];
+    ++counters.packetsReceived;
+    counters.bytesReceived += slot.length + kFrameHeaderBytes;
+    sink.onDatagram(link, std::span(slot.bytes).first(slot.length));
+  }
+  return received;
 }
 
 }  // namespace gloo_bypass::dpdk

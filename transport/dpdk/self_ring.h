@@ -14,9 +14,8 @@ class SelfRing {
   SelfRing(std::size_t slots, std::size_t slotBytes) : slotBytes_(slotBytes), slots_(slots) {}
   // False: full.
   bool push(const OutgoingDatagram& datagram);
-  bool empty() const { return head_ == tail_; }
-  std::span<const std::byte> front() const;
-  void pop() { ++head_; }
+  // Hands up to `most` datagrams to `sink`, as of `link`, and counts them as frames; returns how many.
+  std::size_t receive(PacketSink& sink, LinkId link, std::size_t most, PortCounters& counters);
 
  private:
   struct Slot {

@@ -46,31 +46,11 @@ Result<WakePage> WakePage::map(const FileDescriptor& fd) {
     return Error{ErrorScope::kDevice, code, "cannot map a wake-up page (" + text + ")"};
   }
   WakePage page;
-  page.shared_ = static_cast<Shared*>(address);  // zero-filled by the kernel: valid initial values
+  page.shared_.reset(static_cast<Shared*>(address));  // zero-filled by the kernel: valid initial values
   return page;
 }
 
-WakePage::WakePage(WakePage&& other) noexcept
-    : fd_(std::move(other.fd_)),
-      doorbell_(std::move(other.doorbell_)),
-      shared_(std::exchange(other.shared_, nullptr)) {}
-
-WakePage& WakePage::operator=(WakePage&& other) noexcept {
-  if (this != &other) {
-    unmap();
-    fd_ = std::move(other.fd_);
-    doorbell_ = std::move(other.doorbell_);
-    shared_ = std::exchange(other.shared_, nullptr);
-  }
-  return *this;
-}
-
-WakePage::~WakePage() { unmap(); }
-
-void WakePage::unmap() {
-  if (shared_ != nullptr) ::munmap(shared_, kPageBytes);
-  shared_ = nullptr;
-}
+void WakePage::Unmap::operator()(Shared* page) const { ::munmap(page, kPageBytes); }
 
 void WakePage::arm(Sleep where) {
   shared_->sleeping.store(static_cast<std::uint32_t>(where), std::memory_order_seq_cst);

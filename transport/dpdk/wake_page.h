@@ -21,6 +21,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <utility>
 
 #include "transport/base/file_descriptor.h"
@@ -37,11 +38,6 @@ class WakePage {
   static Result<WakePage> map(const FileDescriptor& fd);
   // The doorbell of the page's owner, if it has one. A peer's must be checked with Doorbell::isOne.
   void setDoorbell(FileDescriptor doorbell) { doorbell_ = std::move(doorbell); }
-
-  WakePage() = default;
-  WakePage(WakePage&& other) noexcept;
-  WakePage& operator=(WakePage&& other) noexcept;
-  ~WakePage();
 
   int fd() const { return fd_.get(); }              // -1: a peer's page
   int doorbell() const { return doorbell_.get(); }  // -1: none
@@ -70,14 +66,16 @@ class WakePage {
   };
   static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
+  struct Unmap {
+    void operator()(Shared* page) const;
+  };
   void wakeSlowly();
-  void unmap();
 
   bool sleeps() const { return shared_->sleeping.load(std::memory_order_relaxed) != 0; }
 
   FileDescriptor fd_;
   FileDescriptor doorbell_;
-  Shared* shared_ = nullptr;
+  std::unique_ptr<Shared, Unmap> shared_;
 };
 
 }  // namespace gloo_bypass::dpdk
