@@ -1,6 +1,6 @@
 // One setting as data: a GLOO_BYPASS_* variable with its unit, range and meaning, and the way between its text and a
 // field of TransportConfig. Each back-end's folder has the rows of its own settings (settings.h there), which state
-// every bound once; process/settings.h makes one table of all rows.
+// every bound once; transport/process/settings.h makes one table of all rows.
 //
 // Thread: any; pure.
 #pragma once

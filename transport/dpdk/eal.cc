@@ -140,7 +140,7 @@ Status startOnce(const TransportConfig& config) GLOO_BYPASS_REQUIRES(state().mut
   const bool available = !refused && hugePagesAvailable(config.memoryMiB << 20);
   if (config.hugePages == HugePages::kOn && !available && !asked) {
     return Status(ErrorScope::kDevice, ErrorCode::kUnavailable,
-                  fmt::format("huge pages are asked for, but {} MiB of them are not free: reserve some "
+                  fmt::format("GLOO_BYPASS_HUGE_PAGES=on, but {} MiB of huge pages are not free: reserve some "
                               "(sysctl vm.nr_hugepages), or set GLOO_BYPASS_HUGE_PAGES=auto",
                               config.memoryMiB));
   }

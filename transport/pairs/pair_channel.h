@@ -50,7 +50,7 @@ class PairChannel final : public MessageChannel, private ChannelObserver {
   void close(bool abort) override;
 
  private:
-  // Of the one chosen; one that fails before is asked when it is.
+  // Pass on what the chosen channel reports. connect() notices an inner channel that failed before.
   void onSendComplete(OperationToken token) noexcept override { observer_->onSendComplete(token); }
   void onReceiveComplete(OperationToken token, std::size_t length) noexcept override {
     observer_->onReceiveComplete(token, length);

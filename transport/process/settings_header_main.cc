@@ -24,7 +24,7 @@ constexpr const char* kBegin =
 
 namespace gloo_bypass {
 
-// The name of a setting whose values are of type Value: std::int64_t, a std::chrono duration, or text.
+// The name of a setting with values of type Value: std::int64_t, a std::chrono duration, or text.
 template <typename Value>
 struct SettingName {
   const char* text;

@@ -34,8 +34,8 @@ Setting interfaceSetting() {
       "GLOO_BYPASS_INTERFACE",
       fmt::format("names of interfaces, commas between, at most {} characters each", kMaxInterfaceName),
       areInterfaceNames,
-      "auto, netdev, RDMA, UDP: the interface; auto with UDP, UDP: several are striped over, and an IPv4 address "
-      "of this machine will do; empty: GLOO_SOCKET_IFNAME, else that of the route to MASTER_ADDR",
+      "auto, netdev, RDMA, UDP: interface names. UDP and auto accept several (messages are striped) or an IPv4 "
+      "address. Empty: GLOO_SOCKET_IFNAME, else the interface of the route to MASTER_ADDR",
       kField<&TransportConfig::interface>);
 }
 
