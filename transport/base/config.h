@@ -1,5 +1,6 @@
-// The one validated configuration of the transports. transport/process/environment.cc fills it from GLOO_BYPASS_*, and
-// alone reads the environment; a C++ program may also fill it itself. One table there has the ranges.
+// The one validated configuration of the transports. transport/process/environment.cc fills it from GLOO_BYPASS_* (no
+// other file reads the environment), or from the settings of a C++ program. The back-ends' settings.cc and
+// transport/process/settings_table.cc state the ranges.
 #pragma once
 
 #include <algorithm>
@@ -112,7 +113,7 @@ struct TransportConfig {
   std::size_t memifBufferBytes = 60 * 1024;  // one ring slot and so the largest frame
   unsigned memifLog2Slots = 6;  // ring slots: 2^n; 64 x 60 KiB hold the segments that Gloo's ring has under way
   NetdevDriver netdevDriver = NetdevDriver::kAfPacket;
-  std::string interface;      // netdev: name; empty: the one that Gloo's interface or host name resolves to
+  std::string interface;      // names, or an IPv4 address (udp/settings.cc); empty: Gloo's, or the way to MASTER_ADDR
   std::string pciAddress;     // pci: 0000:00:04.0, or a vdev string such as net_virtio_user0,path=...
   std::string ipv4;           // pci: address/prefix of this port, since no kernel interface has one
   std::string gateway;        // pci: next hop for peers outside the prefix

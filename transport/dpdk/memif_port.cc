@@ -25,8 +25,8 @@ namespace {
 constexpr LinkId kFirstLink = 1;
 // The peer may begin to copy out a frame this long while we go on; small frames are published together.
 constexpr std::size_t kPublishBytes = 16 * 1024;
-// A port links to at most this many ranks of its machine at a time. Each link takes a socket and at most 7.5 MiB of
-// memory.
+// A port links to at most this many ranks of its machine at a time. Each link takes a socket and the memory of two
+// rings: 7.5 MiB with the default sizes, 32 MiB at most.
 constexpr std::size_t kMaxLinks = 1024;
 // The first links allocate all their memory in advance: as many as a ring or a tree of ranks uses. A process with more
 // peers exchanges little with most of them.

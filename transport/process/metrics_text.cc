@@ -10,7 +10,7 @@
 
 #include "transport/base/seconds.h"
 #include "transport/process/json_text.h"
-#include "transport/process/latency_json.h"
+#include "transport/process/report_json.h"
 
 namespace gloo_bypass {
 namespace {

@@ -5,12 +5,39 @@
 #include <nlohmann/json.hpp>
 
 #include "transport/base/printable.h"
-#include "transport/process/latency_json.h"
 
 namespace gloo_bypass {
 namespace {
 
 using nlohmann::json;
+
+double inMicroseconds(Duration duration) { return static_cast<double>(duration.count()) / 1e3; }
+
+// {"unit": "us", "count", "sum", "mean", "p50", "p90", "p99", "max"}; durations as numbers in that unit.
+json summaryJson(const DurationHistogram& h) {
+  return {{"unit", "us"},
+          {"count", h.count()},
+          {"sum", inMicroseconds(h.sum())},
+          {"mean", inMicroseconds(h.mean())},
+          {"p50", inMicroseconds(h.quantile(0.50))},
+          {"p90", inMicroseconds(h.quantile(0.90))},
+          {"p99", inMicroseconds(h.quantile(0.99))},
+          {"max", inMicroseconds(h.max())}};
+}
+
+// The same with "buckets": [[edge, how many were below it], ...], up to the first edge that all are below; those that
+// are longer than the last edge are in "count" only.
+json histogramJson(const DurationHistogram& h) {
+  json histogram = summaryJson(h);
+  json buckets = json::array();
+  std::uint64_t below = 0;
+  for (unsigned bits = kFirstEdgeBits; bits <= kLastEdgeBits && below < h.count(); ++bits) {
+    below = h.countBelowPowerOfTwo(bits);
+    buckets.push_back({inMicroseconds(Duration(Duration::rep{1} << bits)), below});
+  }
+  histogram["buckets"] = std::move(buckets);
+  return histogram;
+}
 
 void put(json& object, const ChannelCounters& counters) {
   for (const ChannelCounterRow& row : channelCounterRows()) object[row.name] = counters.*row.field;
@@ -23,8 +50,8 @@ json channelJson(const ChannelReport& channel) {
               {"peer_rank", channel.peerRank}};
   put(object, channel.counters);
   if (channel.path) {
-    object["smoothed_rtt_us"] = static_cast<double>(channel.path->smoothedRtt.count()) / 1e3;
-    object["min_rtt_us"] = static_cast<double>(channel.path->minRtt.count()) / 1e3;
+    object["smoothed_rtt_us"] = inMicroseconds(channel.path->smoothedRtt);
+    object["min_rtt_us"] = inMicroseconds(channel.path->minRtt);
     object["congestion_window_bytes"] = channel.path->congestionWindowBytes;
   }
   return object;

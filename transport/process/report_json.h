@@ -9,6 +9,10 @@
 
 namespace gloo_bypass {
 
+// Of a histogram's "buckets": 2^10 ns (1 us) to 2^36 ns (69 s), each edge twice the one before. The same in every
+// process, so that the figures of several ranks can be added up.
+inline constexpr unsigned kFirstEdgeBits = 10, kLastEdgeBits = 36;
+
 // {"transport": `name`, counters of all channels, "bytes_sent", "bytes_received", "port": {"description", ...},
 // "open_channels": [{"channel", "peer", "local_rank", "peer_rank", counters, figures of the path}], "latencies":
 // {"send": {size class: histogram}, "receive": the same, "connect", "peers": [{"peer", "send", "receive"}], "rtt"}};
