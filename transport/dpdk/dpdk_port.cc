@@ -13,11 +13,6 @@
 namespace gloo_bypass::dpdk {
 namespace {
 
-Result<std::unique_ptr<PacketPort>> asPacketPort(Result<std::unique_ptr<MemifPort>> made) {
-  if (!made) return made.error();
-  return std::unique_ptr<PacketPort>(std::move(made).value());
-}
-
 Result<std::unique_ptr<PacketPort>> makeNetworkPort(const TransportConfig& config) {
   switch (chosenNetwork(config)) {
     case Network::kNetdev:
@@ -58,7 +53,7 @@ Result<std::unique_ptr<PacketPort>> makeDpdkPort(const TransportConfig& config) 
     case LinkMode::kAuto:
       return makeAutoPort(config);
     case LinkMode::kMemif:
-      return asPacketPort(makeMemifPort(config));
+      return makeMemifPort(config);
     case LinkMode::kNetdev:
       return makeNetdevPort(config);
     case LinkMode::kPci:

@@ -3,55 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <string_view>
 
 namespace gloo_bypass::dpdk {
 namespace {
 
-enum class Value { kNone, kRequired, kOptional };
-struct Option {
-  std::string_view name;
-  Value value;
-};
-
-// Options of DPDK 22.11 and 24.11. Options that would take cores, stop the process or start a second kind of process
-// are absent on purpose.
-constexpr std::array kLongOptions{
-    Option{"allow", Value::kRequired},
-    Option{"base-virtaddr", Value::kRequired},
-    Option{"block", Value::kRequired},
-    Option{"create-uio-dev", Value::kNone},
-    Option{"file-prefix", Value::kRequired},
-    Option{"force-max-simd-bitwidth", Value::kRequired},
-    Option{"huge-dir", Value::kRequired},
-    Option{"huge-unlink", Value::kOptional},
-    Option{"in-memory", Value::kNone},
-    Option{"iova-mode", Value::kRequired},
-    Option{"legacy-mem", Value::kNone},
-    Option{"log-level", Value::kRequired},
-    Option{"match-allocations", Value::kNone},
-    Option{"mbuf-pool-ops-name", Value::kRequired},
-    Option{"no-hpet", Value::kNone},
-    Option{"no-huge", Value::kNone},
-    Option{"no-pci", Value::kNone},
-    Option{"no-shconf", Value::kNone},
-    Option{"no-telemetry", Value::kNone},
-    Option{"single-file-segments", Value::kNone},
-    Option{"socket-limit", Value::kRequired},
-    Option{"socket-mem", Value::kRequired},
-    Option{"syslog", Value::kRequired},
-    Option{"telemetry", Value::kNone},
-    Option{"trace", Value::kRequired},
-    Option{"trace-bufsz", Value::kRequired},
-    Option{"trace-dir", Value::kRequired},
-    Option{"trace-mode", Value::kRequired},
-    Option{"vdev", Value::kRequired},
-    Option{"vfio-intr", Value::kRequired},
-    Option{"vfio-vf-token", Value::kRequired},
-    Option{"vmware-tsc-map", Value::kNone},
-};
-constexpr std::array<std::string_view, 8> kRefusedOptions{
+// DPDK 22.11's and 24.11's options: those that need a value, may have one, and have none. Those that would take cores,
+// stop the process or start a second kind of process are absent on purpose.
+constexpr std::string_view kWithValue[] = {
+    "allow",      "base-virtaddr", "block",     "file-prefix",        "force-max-simd-bitwidth",
+    "huge-dir",   "iova-mode",     "log-level", "mbuf-pool-ops-name", "socket-limit",
+    "socket-mem", "syslog",        "trace",     "trace-bufsz",        "trace-dir",
+    "trace-mode", "vdev",          "vfio-intr", "vfio-vf-token"};
+constexpr std::string_view kWithOrWithoutValue[] = {"huge-unlink"};
+constexpr std::string_view kWithoutValue[] = {
+    "create-uio-dev", "in-memory", "legacy-mem",   "match-allocations",    "no-hpet",   "no-huge",
+    "no-pci",         "no-shconf", "no-telemetry", "single-file-segments", "telemetry", "vmware-tsc-map"};
+constexpr std::string_view kRefusedOptions[] = {
     "help",      "version",           "lcores",           "main-lcore",
     "proc-type", "huge-worker-stack", "service-corelist", "service-coremask"};
 constexpr std::string_view kShortWithValue = "abdmnr";
@@ -86,17 +55,15 @@ Status checkLong(const std::vector<std::string>& words, std::size_t& i) {
   const std::string_view word = std::string_view(words[i]).substr(2);
   const std::size_t equals = word.find('=');
   const std::string_view name = word.substr(0, equals);
-  if (std::find(kRefusedOptions.begin(), kRefusedOptions.end(), name) != kRefusedOptions.end()) {
+  const auto isOf = [&](const auto& names) { return std::ranges::find(names, name) != std::end(names); };
+  if (isOf(kRefusedOptions)) {
     return bad(fmt::format("--{} is not allowed here: the transport runs in the application's own threads", name));
   }
-  const auto option =
-      std::find_if(kLongOptions.begin(), kLongOptions.end(), [&](const Option& o) { return o.name == name; });
-  if (option == kLongOptions.end()) return bad(fmt::format("unknown option --{}", name));
-  if (equals != std::string_view::npos) {
-    if (option->value == Value::kNone) return bad(fmt::format("--{} takes no value", name));
-  } else if (option->value == Value::kRequired) {
-    if (++i == words.size()) return bad(fmt::format("--{} needs a value", name));
-  }
+  const bool hasValue = equals != std::string_view::npos, needsValue = isOf(kWithValue),
+             needsNone = isOf(kWithoutValue);
+  if (!needsValue && !needsNone && !isOf(kWithOrWithoutValue)) return bad(fmt::format("unknown option --{}", name));
+  if (needsNone && hasValue) return bad(fmt::format("--{} takes no value", name));
+  if (needsValue && !hasValue && ++i == words.size()) return bad(fmt::format("--{} needs a value", name));
   return {};
 }
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "transport/base/check.h"
-#include "transport/network/network_interface.h"
 #include "transport/progress/spin_policy.h"
 #include "transport/wire/packet.h"
 
@@ -67,6 +66,9 @@ IpPort::IpPort(IpPortParts parts)
       neighbours_(parts_.mac, parts_.self.ip, !parts_.routing.kernel),
       self_(kSelfSlots, maxDatagramBytes_),
       pollIntervalNs_(kFirstPollInterval.count()) {
+  if (const auto& kernel = parts_.routing.kernel; kernel && parts_.reservation) {
+    interface_ = {kernel->index, kernel->name};
+  }
   if (parts_.device->hasReceiveInterrupts()) interrupt_ = rte_eth_dev_rx_intr_ctl_q_get_fd(parts_.device->port(), 0);
 }
 
@@ -341,21 +343,18 @@ void IpPort::onTick(TimePoint now) {
 }
 
 void IpPort::failLinksOfDeletedInterface() {
-  if (!parts_.routing.kernel || !parts_.reservation) return;
-  const network::NetworkInterface interface{parts_.routing.kernel->index, parts_.routing.kernel->name};
-  if (!interface.isDeleted(parts_.reservation->fd())) return;
+  if (!interface_ || !interface_->isDeleted(parts_.reservation->fd())) return;
   for (auto& [id, link] : links_) {
     if (link.open && !link.self) {
-      failLink(link, ErrorCode::kUnavailable, interface.trouble(parts_.reservation->fd()));
+      failLink(link, ErrorCode::kUnavailable, interface_->trouble(parts_.reservation->fd()));
     }
   }
 }
 
 std::string IpPort::trouble(LinkId id) const {
   const auto link = links_.find(id);
-  if (link == links_.end() || link->second.self || !parts_.routing.kernel || !parts_.reservation) return {};
-  const network::NetworkInterface interface{parts_.routing.kernel->index, parts_.routing.kernel->name};
-  return interface.trouble(parts_.reservation->fd());
+  if (link == links_.end() || link->second.self || !interface_) return {};
+  return interface_->trouble(parts_.reservation->fd());
 }
 
 void IpPort::armWakeup() {

@@ -29,6 +29,7 @@
 #include "transport/dpdk/port_reservation.h"
 #include "transport/dpdk/self_ring.h"
 #include "transport/dpdk/transmit_batch.h"
+#include "transport/network/network_interface.h"
 
 namespace gloo_bypass::dpdk {
 
@@ -121,6 +122,7 @@ class IpPort final : public PacketPort {
   void sendBatch();
 
   IpPortParts parts_;
+  std::optional<network::NetworkInterface> interface_;  // netdev's
   TransmitBatch batch_;
   std::atomic<bool> framesWait_{false};  // read by block(): the device refused some of the batch
   const std::size_t maxDatagramBytes_;

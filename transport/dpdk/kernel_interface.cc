@@ -96,7 +96,8 @@ Result<KernelInterface> readKernelInterface(const std::string& name) {
   if (const std::string reason = fd ? "" : exhausted(errno); !reason.empty()) return refuse(reason);
   ifreq request{};
   std::memcpy(request.ifr_name, name.c_str(), name.size());
-  if (!fd || ::ioctl(fd.get(), SIOCGIFFLAGS, &request) != 0) {
+  const auto ask = [&](unsigned long what) { return fd && ::ioctl(fd.get(), what, &request) == 0; };
+  if (!ask(SIOCGIFFLAGS)) {
     return refuse(
         fmt::format("there is no interface '{}': set GLOO_BYPASS_INTERFACE to one of: {}", name, candidates()));
   }
@@ -108,13 +109,13 @@ Result<KernelInterface> readKernelInterface(const std::string& name) {
   }
   KernelInterface interface;
   interface.name = name;
-  if (::ioctl(fd.get(), SIOCGIFINDEX, &request) == 0) interface.index = request.ifr_ifindex;
-  if (::ioctl(fd.get(), SIOCGIFMTU, &request) == 0) interface.mtu = static_cast<std::size_t>(request.ifr_mtu);
-  if (::ioctl(fd.get(), SIOCGIFHWADDR, &request) != 0 || request.ifr_hwaddr.sa_family != ARPHRD_ETHER) {
+  if (ask(SIOCGIFINDEX)) interface.index = request.ifr_ifindex;
+  if (ask(SIOCGIFMTU)) interface.mtu = static_cast<std::size_t>(request.ifr_mtu);
+  if (!ask(SIOCGIFHWADDR) || request.ifr_hwaddr.sa_family != ARPHRD_ETHER) {
     return refuse(fmt::format("interface '{}' is no Ethernet: use one of: {}", name, candidates()));
   }
   std::memcpy(interface.mac.data(), request.ifr_hwaddr.sa_data, interface.mac.size());
-  if (::ioctl(fd.get(), SIOCGIFADDR, &request) != 0) {
+  if (!ask(SIOCGIFADDR)) {
     return refuse(fmt::format("interface '{}' has no IPv4 address", name));
   }
   sockaddr_in address{};

@@ -79,7 +79,7 @@ Status rehearse(const TransportConfig& config, const MemifShared& shared) {
 
 }  // namespace
 
-Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int doorbell) {
+Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config, int doorbell) {
   auto directory = prepareMemifDirectory(config);
   if (!directory) return directory.error();
   auto shared = std::make_unique<MemifShared>();
@@ -119,7 +119,7 @@ Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, 
   if (!capture) return capture.error();
   const Status started = port->start(std::move(capture).value());
   if (!started) return started.error();
-  return port;
+  return std::unique_ptr<PacketPort>(std::move(port));
 }
 
 MemifPort::MemifPort(std::unique_ptr<MemifShared> shared, FileDescriptor listener, FileDescriptor stopEvent)

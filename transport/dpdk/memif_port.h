@@ -23,8 +23,7 @@ namespace gloo_bypass::dpdk {
 
 // `doorbell`: ends the sleep of an owner that has other ports too (sleepElsewhere); -1: none. Makes a link to itself
 // first. Errors: kUnavailable: this process cannot share memory; kConfiguration; kExhausted.
-class MemifPort;
-Result<std::unique_ptr<MemifPort>> makeMemifPort(const TransportConfig& config, int doorbell = -1);
+Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config, int doorbell = -1);
 
 class MemifPort final : public PacketPort {
  public:

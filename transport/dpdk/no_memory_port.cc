@@ -77,8 +77,7 @@ class NoMemoryPort final : public PacketPort {
 
 Result<std::unique_ptr<PacketPort>> makeMemoryPort(const TransportConfig& config, int doorbell) {
   auto memory = makeMemifPort(config, doorbell);
-  if (memory) return std::unique_ptr<PacketPort>(std::move(memory).value());
-  if (memory.error().code != ErrorCode::kUnavailable) return memory.error();
+  if (memory || memory.error().code != ErrorCode::kUnavailable) return memory;
   if (!config.capture.empty()) {
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
                  fmt::format("GLOO_BYPASS_CAPTURE='{}' is of the frames of memory links, and there are none here: {}",

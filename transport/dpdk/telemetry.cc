@@ -1,7 +1,6 @@
 #include "transport/dpdk/telemetry.h"
 #include "transport/base/mutex.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <rte_telemetry.h>
@@ -14,9 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
-#include <memory>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -193,12 +193,12 @@ Status offerTelemetry(ReportSource report) {
 
 // DPDK appends a number to the name if another process has it, and does not report which.
 std::string telemetrySocketPath() {
-  const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
-  if (!folder) return "";
-  while (const dirent* entry = ::readdir(folder.get())) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
     sockaddr_un name{};
     socklen_t length = sizeof(name) - 1;
-    if (::getsockname(std::atoi(entry->d_name), reinterpret_cast<sockaddr*>(&name), &length) != 0) continue;
+    if (::getsockname(std::atoi(entry.path().filename().c_str()), reinterpret_cast<sockaddr*>(&name), &length) != 0)
+      continue;
     if (name.sun_family != AF_UNIX) continue;
     const std::string path = name.sun_path;
     if (path.find("/dpdk_telemetry.v2") != std::string::npos) return path;

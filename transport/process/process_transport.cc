@@ -299,17 +299,13 @@ void ProcessTransport::becomeChildOf(pid_t parent) noexcept {
   if (exporter_) exporter_->leaveToParent();
   // A thread that does not exist here may hold the mutex, and the transports' destructors would wait for such threads:
   // a new object takes the place, and the parent's state stays untouched.
-  std::array<std::pair<const BackEnd*, pid_t>, kMostBackEnds> inherited{};
+  std::array<Slot, kMostBackEnds> inherited;
   for (std::size_t i = 0; i < kMostBackEnds; ++i) {
     const Slot& slot = slots_[i];
-    const pid_t from = slot.inheritedFrom != 0 ? slot.inheritedFrom : slot.begun ? parent : 0;
-    inherited[i] = {slot.backEnd, from};
+    inherited[i].backEnd = slot.backEnd;
+    inherited[i].inheritedFrom = slot.inheritedFrom != 0 ? slot.inheritedFrom : slot.begun ? parent : 0;
   }
-  auto* fresh = new (this) ProcessTransport();
-  for (std::size_t i = 0; i < kMostBackEnds; ++i) {
-    fresh->slots_[i].backEnd = inherited[i].first;
-    fresh->slots_[i].inheritedFrom = inherited[i].second;
-  }
+  (new (this) ProcessTransport())->slots_ = std::move(inherited);
 }
 
 }  // namespace gloo_bypass
