@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "transport/base/printable.h"
+#include "transport/process/back_ends.h"
 
 namespace gloo_bypass {
 namespace {
@@ -33,6 +35,16 @@ TEST(Settings_Table, EveryRow_HasUniqueNameUnitInNameAndText) {
     }
   }
   EXPECT_GE(names.size(), 40u);
+}
+
+// Also of one that is not in this build.
+TEST(Settings_Table, EveryBackEndsRows_AreInIt) {
+  for (const BackEnd& backEnd : backEnds()) {
+    ASSERT_FALSE(backEnd.settings().empty()) << backEnd.name;
+    for (const Setting& row : backEnd.settings()) {
+      EXPECT_EQ(std::ranges::count(settings(), row.name, &Setting::name), 1) << row.name;
+    }
+  }
 }
 
 TEST(Settings_Table, Defaults_AreAllowedAndSurviveTextAndBack) {
@@ -140,11 +152,18 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "relative"},
                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "/a\tb"},
                                           {"GLOO_BYPASS_MEMIF_DIRECTORY", "/" + std::string(62, 'a')},
+                                          {"GLOO_BYPASS_MEMIF_BUFFER_BYTES", "2047"},
+                                          {"GLOO_BYPASS_MEMIF_BUFFER_BYTES", "65001"},
+                                          {"GLOO_BYPASS_MEMIF_LOG2_SLOTS", "0"},
+                                          {"GLOO_BYPASS_MEMIF_LOG2_SLOTS", "13"},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.2"},
+                                          {"GLOO_BYPASS_IPV4", "10.0.0.2/"},
+                                          {"GLOO_BYPASS_IPV4", "10.0.0.2/32"},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.256/24"},
                                           {"GLOO_BYPASS_IPV4", "10.0.0.2/33"},
                                           {"GLOO_BYPASS_GATEWAY", "here"},
                                           {"GLOO_BYPASS_EAL_ARGUMENTS", "-l '1"},
+                                          {"GLOO_BYPASS_EAL_ARGUMENTS", "-l 1\\"},
                                           {"GLOO_BYPASS_STATS", "yes"},
                                           {"GLOO_BYPASS_METRICS", "/run/x.prom"},
                                           {"GLOO_BYPASS_METRICS", "http://127.0.0.1"},
@@ -162,6 +181,7 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_FEC", "26"},
                                           {"GLOO_BYPASS_FEC", "5%"},
                                           {"GLOO_BYPASS_PCI_ADDRESS", "eth0"},
+                                          {"GLOO_BYPASS_PCI_ADDRESS", "eth_x0"},
                                           {"GLOO_BYPASS_RDMA_DEVICES", "rxe0,"},
                                           {"GLOO_BYPASS_RDMA_DEVICES", "rxe0,rxe0"},
                                           {"GLOO_BYPASS_RDMA_DEVICES", "rxe0, rxe1"},
