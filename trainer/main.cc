@@ -12,13 +12,13 @@
 
 #include "tools/common/result_file.h"
 #include "tools/common/run_program.h"
-#include "trainer/blas.h"
-#include "trainer/elastic/elastic_launcher.h"
-#include "trainer/elastic/elastic_run.h"
-#include "trainer/launcher.h"
-#include "trainer/options.h"
-#include "trainer/rank_environment.h"
-#include "trainer/temporary_path.h"
+#include "trainer/config/options.h"
+#include "trainer/distributed/elastic/elastic_launcher.h"
+#include "trainer/distributed/elastic/elastic_run.h"
+#include "trainer/distributed/launcher.h"
+#include "trainer/distributed/rank_environment.h"
+#include "trainer/files/temporary_path.h"
+#include "trainer/model/blas.h"
 #include "trainer/training.h"
 
 namespace gloo_bypass::trainer {

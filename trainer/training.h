@@ -1,8 +1,8 @@
 // One rank's training run, from options to the last record.
 #pragma once
 
-#include "trainer/options.h"
-#include "trainer/rank_environment.h"
+#include "trainer/config/options.h"
+#include "trainer/distributed/rank_environment.h"
 
 namespace gloo_bypass::trainer {
 

@@ -342,7 +342,7 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
         ("tests/plugin", "#ifdef GLOO_BYPASS_TORCH_LAZY_INIT", version_faults),
         ("tools", "#if GLOO_VERSION > 500", version_faults),
         ("tools/common", '#include "tools/all_reduce_perf/perf_options.h"', direction_faults),
-        ("tools", '#include "trainer/options.h"', direction_faults),
+        ("tools", '#include "trainer/config/options.h"', direction_faults),
     ],
 )
 def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):

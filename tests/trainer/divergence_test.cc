@@ -14,11 +14,11 @@
 #include "tests/trainer/tensor_files.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
-#include "trainer/finite.h"
-#include "trainer/gpt2.h"
-#include "trainer/parallelism.h"
-#include "trainer/safetensors.h"
-#include "trainer/weights.h"
+#include "trainer/checkpoint/weights.h"
+#include "trainer/distributed/parallelism.h"
+#include "trainer/files/finite.h"
+#include "trainer/files/safetensors.h"
+#include "trainer/model/gpt2.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {

@@ -17,7 +17,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
-#include "trainer/safetensors.h"
+#include "trainer/files/safetensors.h"
 #include "transport/base/file_descriptor.h"
 
 namespace gloo_bypass::trainer::testing {

@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "trainer/safetensors.h"
+#include "trainer/files/safetensors.h"
 
 namespace gloo_bypass::trainer::testing {
 

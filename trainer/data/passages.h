@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/file_io.h"
-#include "trainer/named_choices.h"
-#include "trainer/tokenizer.h"
+#include "trainer/config/named_choices.h"
+#include "trainer/data/tokenizer.h"
+#include "trainer/files/file_io.h"
 
 namespace gloo_bypass::trainer {
 

@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "tools/common/error.h"
-#include "trainer/sampler.h"
+#include "trainer/data/sampler.h"
 
 namespace gloo_bypass::trainer {
 namespace {

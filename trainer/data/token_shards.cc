@@ -14,9 +14,9 @@
 #include <fmt/format.h>
 
 #include "tools/common/error.h"
-#include "trainer/file_io.h"
-#include "trainer/sha256.h"
-#include "trainer/temporary_path.h"
+#include "trainer/files/file_io.h"
+#include "trainer/files/sha256.h"
+#include "trainer/files/temporary_path.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -14,10 +14,10 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/file_io.h"
-#include "trainer/safetensors.h"
-#include "trainer/temporary_path.h"
-#include "trainer/tokenizer.h"
+#include "trainer/data/tokenizer.h"
+#include "trainer/files/file_io.h"
+#include "trainer/files/safetensors.h"
+#include "trainer/files/temporary_path.h"
 
 namespace gloo_bypass::trainer {
 

@@ -14,9 +14,9 @@
 #include "tools/common/version.h"
 #include "trainer/data/passages.h"
 #include "trainer/data/token_shards.h"
-#include "trainer/file_io.h"
-#include "trainer/temporary_path.h"
-#include "trainer/tokenizer.h"
+#include "trainer/data/tokenizer.h"
+#include "trainer/files/file_io.h"
+#include "trainer/files/temporary_path.h"
 
 namespace gloo_bypass::trainer {
 namespace {

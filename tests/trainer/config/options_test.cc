@@ -1,0 +1,81 @@
+#include "trainer/config/options.h"
+
+#include <algorithm>
+#include <regex>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "tools/common/error.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+std::string refusal(const std::vector<std::string>& flags) {
+  std::vector<const char*> words{"ddp_train"};
+  for (const auto& flag : flags) words.push_back(flag.c_str());
+  try {
+    parseOptions(static_cast<int>(words.size()), words.data());
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// Every option in a text must be among the given ones, except those in `remedies`.
+void expectOnlyGiven(const std::vector<std::string>& flags, const std::set<std::string>& remedies = {}) {
+  const std::string said = refusal(flags);
+  ASSERT_NE(said, "accepted");
+  const std::regex option("--[a-z][a-z-]*[a-z]");
+  int named = 0;
+  for (std::sregex_iterator at(said.begin(), said.end(), option), end; at != end; ++at) {
+    if (remedies.count(at->str()) > 0) continue;
+    ++named;
+    EXPECT_NE(std::find(flags.begin(), flags.end(), at->str()), flags.end()) << at->str() << " was not given: " << said;
+  }
+  EXPECT_GT(named, 0) << said;
+}
+
+TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
+  using Flags = std::vector<std::string>;
+  const Flags checkpoint{"--checkpoint", "c"};
+  expectOnlyGiven({"--average", "asynchronous", "--target-loss", "3"});
+  expectOnlyGiven({"--no-barrier", "--target-loss", "3"});
+  expectOnlyGiven({"--average", "gossip", "--compress", "topk"});
+  expectOnlyGiven({"--average", "gossip", "--precision", "bf16"});
+  expectOnlyGiven({"--compress", "topk", "--precision", "fp16"});
+  expectOnlyGiven({"--elastic", "1:2", "--checkpoint", "c", "--average", "gossip"});
+  expectOnlyGiven({"--elastic", "1:2", "--checkpoint", "c", "--compress", "sign"});
+  expectOnlyGiven({"--elastic", "1:2"}, {"--checkpoint", "--checkpoint-every"});
+  expectOnlyGiven({"--stream-shards"}, {"--samples"});
+  for (const Flags& other :
+       {Flags{"--eval-samples", "3"}, Flags{"--tail", "pad"}, Flags{"--elastic", "1:2", "--checkpoint", "c"}}) {
+    Flags flags{"--stream-shards", "--samples", "0"};
+    flags.insert(flags.end(), other.begin(), other.end());
+    expectOnlyGiven(flags, {"--eval-data"});
+  }
+  for (const Flags& other :
+       {Flags{"--zero", "1"}, Flags{"--average", "gossip"}, Flags{"--compress", "topk"},
+        Flags{"--gradient-as-bucket-view"}, Flags{"--step-markers", "127.0.0.1"}, Flags{"--dropout", "0.1"},
+        Flags{"--precision", "bf16"}, Flags{"--no-ddp"}, Flags{"--elastic", "1:2", "--checkpoint", "c"}}) {
+    Flags flags{"--model-parallel", "tensor"};
+    flags.insert(flags.end(), other.begin(), other.end());
+    expectOnlyGiven(flags);
+  }
+  for (const Flags& other : {Flags{"--precision", "bf16"}, Flags{"--compress", "topk"}, Flags{"--average", "gossip"},
+                             Flags{"--gradient-as-bucket-view"}, Flags{"--segment-bytes", "4096"}, Flags{"--no-ddp"}}) {
+    Flags flags{"--zero", "2"};
+    flags.insert(flags.end(), other.begin(), other.end());
+    expectOnlyGiven(flags);
+  }
+  for (const Flags& other :
+       {Flags{"--compress-ratio", "0.1"}, Flags{"--compress-levels", "3"}, Flags{"--compress-rank", "3"},
+        Flags{"--compress-warmup", "3"}, Flags{"--no-error-feedback"}}) {
+    expectOnlyGiven(other, {"--compress"});
+  }
+  expectOnlyGiven({"--min-lr-ratio", "0.1"}, {"--schedule"});
+  expectOnlyGiven({"--schedule-steps", "10"}, {"--schedule"});
+}
+
+}  // namespace
+}  // namespace gloo_bypass::trainer

@@ -1,0 +1,113 @@
+// Ranks that do not wait for each other: the server's handling of their gradients, and the results of real ranks.
+#include <future>
+#include <limits>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/trainer/tiny_training.h"
+#include "tests/trainer/training_results.h"
+#include "tools/common/error.h"
+#include "trainer/distributed/averaging/parameter_server.h"
+
+namespace gloo_bypass::trainer::testing {
+namespace {
+
+ParameterServer serverOf(const AveragingOptions& options, std::chrono::duration<double> patience) {
+  Options all;
+  all.averaging = options;
+  auto parameter = at::zeros({3}, at::kDouble).requires_grad_();
+  return {std::make_unique<AdamW>(std::vector<at::Tensor>{parameter}, all), 2, 0, options, patience};
+}
+
+AveragingOptions bound(int64_t steps) { return {.method = AveragingMethod::kAsynchronous, .stalenessBound = steps}; }
+
+// The exception of a call.
+template <typename Call>
+std::string errorOf(const Call& call) {
+  try {
+    call();
+  } catch (const ProgramError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(ParameterServer, RankIsAheadOfTheBound_WaitsForTheSlowestAndSaysForWhom) {
+  const auto gradient = at::ones({3}, at::kDouble);
+  auto unbounded = serverOf(bound(-1), std::chrono::milliseconds(1));
+  for (int64_t step = 0; step < 20; ++step) EXPECT_EQ(unbounded.push(0, gradient, step, 0.1).version, step + 1);
+
+  auto server = serverOf(bound(2), std::chrono::milliseconds(1));
+  server.push(0, gradient, 0, 0.1);
+  server.push(0, gradient, 1, 0.1);
+  EXPECT_EQ(errorOf([&] { server.push(0, gradient, 2, 0.1); }),
+            "rank 0 has done 3 steps and waits for rank 1, which has done 0 and none for 0.001 s");
+}
+
+TEST(ParameterServer, SlowestComes_WhoWaitsGoesOnWithItsUpdate) {
+  const auto gradient = at::ones({3}, at::kDouble);
+  auto server = serverOf(bound(0), kLimit);
+  auto waiting = std::async(std::launch::async, [&] { return server.push(0, gradient, 0, 0.1); });
+  const auto late = server.push(1, gradient, 0, 0.1);
+  EXPECT_EQ(waiting.get().version, 2);
+  EXPECT_EQ(late.version, 2);
+}
+
+TEST(ParameterServer, Failure_EndsEveryWait) {
+  const auto gradient = at::ones({3}, at::kDouble);
+  auto server = serverOf(bound(0), kLimit);
+  auto waiting = std::async(std::launch::async, [&] { return errorOf([&] { server.push(0, gradient, 0, 0.1); }); });
+  server.fail(std::make_exception_ptr(ProgramError("rank 1 is gone")));
+  EXPECT_EQ(waiting.get(), "rank 1 is gone");
+  EXPECT_EQ(errorOf([&] { server.push(1, gradient, 0, 0.1); }), "rank 1 is gone");
+}
+
+TEST(ParameterServer, VersionThatNeverWas_IsRefusedAndChangesNothing) {
+  auto server = serverOf(bound(-1), kLimit);
+  for (const int64_t version : {int64_t{1}, int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_NE(errorOf([&] { server.push(1, at::ones({3}, at::kDouble), version, 0.1); }).find("rank 1 sent a gradient"),
+              std::string::npos);
+  }
+  EXPECT_EQ(server.version(), 0);
+  EXPECT_TRUE(server.optimizer().parameters()[0].eq(0).all().item<bool>());
+}
+
+TEST(Asynchronous, OneRank_HasTheBitsOfPlainTrainingAlsoWhenResumed) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> flags{"--spawn", "1", "--average", "asynchronous", "--clip-norm", "0.5"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), flags.begin(), flags.end());
+    return digestOf(train(more));
+  };
+  const auto plain = digestOf(train({"--spawn", "1", "--clip-norm", "0.5", "--steps", "6"}));
+  EXPECT_EQ(with({"--steps", "6"}), plain);
+  with({"--steps", "3", "--checkpoint", folder / "c"});
+  EXPECT_EQ(with({"--steps", "6", "--resume", folder / "c"}), plain);
+}
+
+// Each rank has the parameters of its own push.
+TEST(Asynchronous, VerifyRanks_ComparesNothingBetweenMeetings) {
+  const auto finished = train({"--spawn", "3", "--steps", "6", "--average", "asynchronous", "--verify-ranks"});
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+}
+
+TEST(Asynchronous, RateScaling_CountsTheSamplesOfAnUpdate) {
+  const auto finished = train({"--spawn", "2", "--steps", "1", "--batch-size", "4", "--average", "asynchronous", "--lr",
+                               "0.001", "--lr-scaling", "linear", "--lr-base-batch", "2"});
+  EXPECT_DOUBLE_EQ(stepsOf(finished.out).at(0)["learning_rate"].get<double>(), 0.002) << finished.err;
+}
+
+TEST(Asynchronous, Rank0Fails_TheOthersThreadsAndRanksEnd) {
+  const TemporaryFolder folder;
+  auto process = startTraining({"--spawn", "3", "--steps", "20", "--average", "asynchronous", "--checkpoint",
+                                folder / "c", "--checkpoint-every", "10", "--timeout", "300"},
+                               {}, 100'000);
+  const auto finished = process.finish(kLimit);
+  EXPECT_EQ(finished.shellStatus(), 1) << finished.err;
+  EXPECT_NE(finished.err.find("cannot write"), std::string::npos) << finished.err;
+}
+
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

@@ -1,0 +1,146 @@
+#!/usr/bin/python3
+"""Trains the tiny model by each --average method in plain Python, all ranks in one process, and compares every loss.
+
+The methods are written from their papers on torch.nn.functional, torch's DistributedSampler and AdamW, in fp64.
+
+usage: PYTHONPATH=tests/trainer averaging_reference.py DDP_TRAIN SAMPLE_TEXT
+"""
+
+import sys
+import tempfile
+
+import reference_run as base
+
+try:
+    import torch
+    from torch.utils.data import DistributedSampler
+except ImportError:
+    print("skipped: python3-torch is not installed")
+    sys.exit(77)
+
+RANKS, STEPS, INNER, OUTER_LR, OUTER_MOMENTUM = 4, 7, 3, 0.6, 0.8
+TOLERANCE = 1e-9
+
+
+class Rank:
+    def __init__(self, weights, number, ranks=RANKS):
+        self.epoch_steps = base.SAMPLES // (ranks * base.BATCH)
+        self.parameters = {name: value.clone().requires_grad_(True) for name, value in weights.items()}
+        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=3e-4, weight_decay=0.01)
+        self.sampler = DistributedSampler(range(base.SAMPLES), num_replicas=ranks, rank=number, seed=base.SEED)
+
+    def backward(self, tokens, step):
+        windows = base.samples_of(tokens, self.sampler, step, base.BATCH, self.epoch_steps)
+        self.optimizer.zero_grad()
+        loss = base.loss_of(self.parameters, windows[:, :-1], windows[:, 1:])
+        loss.backward()
+        return loss.item()
+
+    def weights(self):
+        return {name: value.detach().clone() for name, value in self.parameters.items()}
+
+    def load(self, weights):
+        with torch.no_grad():
+            for name, value in weights.items():
+                self.parameters[name].copy_(value)
+
+
+def mean(several):
+    return {name: sum(one[name] for one in several) / len(several) for name in several[0]}
+
+
+def local_sgd(ranks, step, _):
+    for rank in ranks:
+        rank.optimizer.step()
+    if (step + 1) % INNER == 0:
+        common = mean([rank.weights() for rank in ranks])
+        for rank in ranks:
+            rank.load(common)
+
+
+def diloco(ranks, step, state):
+    """torch.optim.SGD itself is the outer optimiser."""
+    if not state:
+        state["outer"] = ranks[0].weights()
+        state["sgd"] = torch.optim.SGD(state["outer"].values(), lr=OUTER_LR, momentum=OUTER_MOMENTUM, nesterov=True)
+    for rank in ranks:
+        rank.optimizer.step()
+    if (step + 1) % INNER == 0:
+        common = mean([rank.weights() for rank in ranks])
+        for name, value in state["outer"].items():
+            value.grad = value - common[name]
+        state["sgd"].step()
+        for rank in ranks:
+            rank.load(state["outer"])
+
+
+def central(ranks, _, __):
+    server = ranks[0]
+    for name, parameter in server.parameters.items():
+        parameter.grad = sum(rank.parameters[name].grad for rank in ranks) / RANKS
+    server.optimizer.step()
+    for rank in ranks[1:]:
+        rank.load(server.weights())
+
+
+def gossip(neighbours):
+    def step_of(ranks, step, _):
+        before = [rank.weights() for rank in ranks]
+        for number, rank in enumerate(ranks):
+            rank.load(mean([before[other] for other in {number, *neighbours(number, step)}]))
+            rank.optimizer.step()
+
+    return step_of
+
+
+METHODS = {
+    ("local-sgd", "--inner-steps", str(INNER)): local_sgd,
+    (
+        "diloco",
+        "--inner-steps",
+        str(INNER),
+        "--outer-lr",
+        str(OUTER_LR),
+        "--outer-momentum",
+        str(OUTER_MOMENTUM),
+    ): diloco,
+    ("central",): central,
+    ("gossip",): gossip(lambda rank, step: {(rank - 1) % RANKS, (rank + 1) % RANKS}),
+    ("gossip", "--gossip-topology", "exponential"): gossip(lambda rank, step: {(rank - 2 ** (step % 2)) % RANKS}),
+}
+
+
+def main():
+    program, text = sys.argv[1:3]
+    with open(text, "rb") as file:
+        tokens = base.byte_ids(file.read(base.SAMPLES * base.LENGTH + 1))
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/model.safetensors"
+        base.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", path)
+        weights = base.read_safetensors(path)
+        for flags, method in METHODS.items():
+            records = base.trainer(
+                program,
+                "--spawn",
+                str(RANKS),
+                "--steps",
+                str(STEPS),
+                "--batch-size",
+                str(base.BATCH),
+                "--weights",
+                path,
+                "--average",
+                *flags,
+            )
+            losses = [record["loss_mean"] for record in records if record["event"] == "step"]
+            assert len(losses) == STEPS, records
+            ranks, state = [Rank(weights, number) for number in range(RANKS)], {}
+            for step, loss in enumerate(losses):
+                expected = sum(rank.backward(tokens, step) for rank in ranks) / RANKS
+                method(ranks, step, state)
+                assert abs(loss - expected) < TOLERANCE, f"{flags}, step {step + 1}: {loss}, reference {expected}"
+            print(f"{' '.join(flags)}: {STEPS} losses within {TOLERANCE} of the reference, at last {losses[-1]:.6f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,295 @@
+// ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, and as
+// many bytes as the paper says. Everything runs the tiny model; DDP_TRAIN names the program.
+#include <algorithm>
+#include <map>
+#include <span>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/support/temporary_folder.h"
+#include "tests/trainer/tensor_files.h"
+#include "tests/trainer/tiny_training.h"
+#include "tests/trainer/training_results.h"
+#include "tools/common/free_port.h"
+#include "trainer/distributed/sharding/flat_unit.h"
+#include "trainer/model/activation_checkpointing.h"
+#include "trainer/model/gpt2.h"
+#include "trainer/model/tensor_memory.h"
+
+namespace gloo_bypass::trainer::testing {
+namespace {
+
+Flags zero(int stage) { return {"--zero", std::to_string(stage)}; }
+
+TEST(Zero, TwoRanks_WriteDdpsCheckpointBitForBit) {
+  const TemporaryFolder folder;
+  const Flags common{"--spawn", "2", "--steps", "4", "--dropout", "0.1", "--bucket-cap-mb", "0.02", "--verify-ranks"};
+  digestOf(train(common + Flags{"--checkpoint", folder / "ddp"}));
+  for (int stage = 1; stage <= 3; ++stage) {
+    digestOf(train(common + zero(stage) + Flags{"--checkpoint", folder / "zero"}));
+    EXPECT_TRUE(contentsOf(folder / "ddp") == contentsOf(folder / "zero")) << "stage " << stage;
+  }
+}
+
+TEST(Zero, OneRank_EqualsTheLoopWithoutDdp) {
+  const auto plain = digestOf(train({"--steps", "3", "--no-ddp"}));
+  for (int stage = 1; stage <= 3; ++stage) {
+    EXPECT_EQ(plain, digestOf(train(Flags{"--steps", "3"} + zero(stage)))) << "stage " << stage;
+  }
+}
+
+// Three ranks: shares need padding, and the ring adds in another order than the owners do.
+TEST(Zero, ThreeRanks_StagesAgreeAndFollowDdp) {
+  const TemporaryFolder folder;
+  const Flags common{"--spawn", "3", "--steps", "5", "--precision", "fp64", "--batch-size", "2", "--clip-norm", "0.5"};
+  const auto ddp = summaryOf(train(common + Flags{"--save-model", folder / "ddp"}));
+  std::map<int, std::string> digests;
+  for (int stage = 1; stage <= 3; ++stage) {
+    digests[stage] = digestOf(train(common + zero(stage) + Flags{"--verify-ranks", "--save-model", folder / "zero"}));
+    EXPECT_LT(largestDifference(folder / "ddp", folder / "zero"), 1e-12) << "stage " << stage;
+  }
+  EXPECT_EQ(digests[1], digests[2]);
+  EXPECT_EQ(digests[1], digests[3]);
+}
+
+TEST(Zero, Accumulation_FollowsDdp) {
+  const TemporaryFolder folder;
+  const Flags common{"--spawn", "2", "--steps", "3", "--precision", "fp64", "--batch-size", "2", "--accumulate", "3"};
+  const auto ddp = digestOf(train(common + Flags{"--save-model", folder / "ddp"}));
+  // Stage 1 reduces once a step, as DDP does; 2 and 3 add reduced micro-batches.
+  EXPECT_EQ(ddp, digestOf(train(common + zero(1))));
+  const auto two = digestOf(train(common + zero(2) + Flags{"--save-model", folder / "zero"}));
+  EXPECT_LT(largestDifference(folder / "ddp", folder / "zero"), 1e-12);
+  EXPECT_EQ(two, digestOf(train(common + zero(3))));
+}
+
+TEST(Zero, Clipping_ReportsDdpsNorm) {
+  const Flags common{"--spawn", "2", "--steps", "2", "--precision", "fp64", "--clip-norm", "0.01"};
+  const auto ddp = stepsOf(train(common).out), sharded = stepsOf(train(common + zero(3)).out);
+  ASSERT_EQ(ddp.size(), 2u);
+  ASSERT_EQ(sharded.size(), 2u);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_NEAR(ddp[i]["gradient_norm"].get<double>(), sharded[i]["gradient_norm"].get<double>(), 1e-12);
+    EXPECT_GT(sharded[i]["gradient_norm"].get<double>(), 0.01);
+  }
+}
+
+TEST(Zero, Checkpoints_ContinueUnderAnyStageBitForBit) {
+  const TemporaryFolder folder;
+  const Flags common{"--spawn", "2", "--dropout", "0.1", "--bucket-cap-mb", "0.05"};
+  const auto straight = digestOf(train(common + Flags{"--steps", "6"}));
+  for (const auto& [first, second] : std::map<int, int>{{0, 3}, {1, 2}, {3, 0}}) {
+    digestOf(train(common + zero(first) + Flags{"--steps", "4", "--checkpoint", folder / "c"}));
+    EXPECT_EQ(straight, digestOf(train(common + zero(second) + Flags{"--steps", "6", "--resume", folder / "c"})))
+        << first << " to " << second;
+  }
+}
+
+TEST(Zero, ThreeRanksResumed_EndBitIdentical) {
+  const TemporaryFolder folder;
+  const Flags common = Flags{"--spawn", "3", "--dropout", "0.1", "--batch-size", "4"} + zero(3);
+  const auto straight = digestOf(train(common + Flags{"--steps", "5"}));
+  digestOf(train(common + Flags{"--steps", "3", "--checkpoint", folder / "c"}));
+  EXPECT_EQ(straight, digestOf(train(common + Flags{"--steps", "5", "--resume", folder / "c"})));
+}
+
+TEST(Zero, WeightsFile_IsReadAndWritten) {
+  const TemporaryFolder folder;
+  digestOf(train({"--steps", "1", "--lr", "0", "--save-model", folder / "start"}));
+  const Flags common{"--spawn", "2", "--steps", "2", "--seed", "7", "--weights", folder / "start", "--save-model"};
+  const auto ddp = digestOf(train(common + Flags{folder / "ddp"}));
+  EXPECT_EQ(ddp, digestOf(train(common + Flags{folder / "zero"} + zero(3))));
+  EXPECT_TRUE(contentsOf(folder / "ddp") == contentsOf(folder / "zero"));
+}
+
+// Rajbhandari et al. 2020, figure 1 and section 7: 4 + 4 + 8 bytes a parameter in fp32, and what a rank sends.
+TEST(Zero, MemoryAndBytes_AreThePapers) {
+  const auto parameters = Gpt2(Gpt2Config::of("tiny"), at::kFloat).parameterCount();
+  const auto size = 4 * static_cast<double>(parameters);
+  for (const int ranks : {2, 4}) {
+    for (int stage = 0; stage <= 3; ++stage) {
+      const auto steps = stepsOf(
+          train(Flags{"--spawn", std::to_string(ranks), "--steps", "4", "--memory-metrics", "--batch-size", "2"} +
+                zero(stage))
+              .out);
+      ASSERT_EQ(steps.size(), 4u);
+      const auto field = [&](const char* name) { return steps[1][name].get<double>(); };
+      const std::string where = std::to_string(ranks) + " ranks, stage " + std::to_string(stage);
+      const double share = 1.0 / ranks, padding = 1.01;  // units are rounded up to 16 elements a rank
+      const auto expectAbout = [&](const char* name, double expected) {
+        EXPECT_GE(field(name), expected) << where << ", " << name;
+        EXPECT_LE(field(name), expected * padding) << where << ", " << name;
+      };
+      expectAbout("parameter_bytes", size * (stage >= 3 ? share : 1));
+      expectAbout("gradient_bytes_held", size * (stage >= 2 ? share : 1));
+      expectAbout("optimizer_bytes", 2 * size * (stage >= 1 ? share : 1));
+      const double volume = (stage == 3 ? 3 : 2) * (ranks - 1) * share * size, headers = 1.05;
+      EXPECT_GE(bytesOfAStep(steps), volume) << where;
+      EXPECT_LE(bytesOfAStep(steps), volume * headers) << where;
+      EXPECT_GT(field("t_ar_s"), 0) << where;
+      EXPECT_GT(field("buckets"), 0) << where;
+    }
+  }
+}
+
+TEST(Zero, PeakOfTensors_FallsWithEveryStage) {
+  double above = 1e18;
+  for (int stage = 0; stage <= 3; ++stage) {
+    // Small activations, so that the model's state dominates; stages 1 and 2 differ between micro-batches only.
+    const auto finished = train(Flags{"--spawn", "2", "--steps", "2", "--memory-metrics", "--batch-size", "1",
+                                      "--seq-length", "4", "--accumulate", "2", "--bucket-cap-mb", "0.01"} +
+                                zero(stage));
+    const auto steps = stepsOf(finished.out);
+    ASSERT_EQ(steps.size(), 2u) << finished.err;
+    const auto peak = steps[1]["peak_tensor_bytes"].get<double>();
+    EXPECT_LT(peak, above) << "stage " << stage;
+    above = peak;
+  }
+}
+
+TEST(Zero, PlainTraining_HasNoNewFields) {
+  const auto step = stepsOf(train({"--steps", "1"}).out).at(0);
+  for (const char* name : {"parameter_bytes", "gradient_bytes_held", "optimizer_bytes", "peak_tensor_bytes"}) {
+    EXPECT_FALSE(step.contains(name)) << name;
+  }
+}
+
+TEST(Zero, WhatItCannotBeWith_IsRefused) {
+  const std::vector<std::pair<Flags, std::string>> cases{
+      {{"--no-ddp"}, "not with --no-ddp"},
+      {{"--gradient-as-bucket-view"}, "--gradient-as-bucket-view is of the reducer's buckets"},
+      {{"--segment-bytes", "4096"}, "--segment-bytes is of all-reduces"},
+      {{"--precision", "bf16"}, "not with --precision bf16"},
+      {{"--compress", "topk"}, "--compress replaces all-reduces"},
+      {{"--average", "local-sgd"}, "--average has ranks with models"}};
+  for (const auto& [flags, reason] : cases) {
+    const auto finished = train(flags + zero(1));
+    expectRefused(finished, reason);
+    EXPECT_EQ(finished.shellStatus(), 2);
+  }
+}
+
+TEST(Zero, RanksWithOtherStages_AreRefused) {
+  const std::string port = std::to_string(freePort());
+  const Environment place{{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};
+  Environment one = place, two = place;
+  one["RANK"] = "0";
+  two["RANK"] = "1";
+  Program first = startTraining(Flags{"--steps", "1"} + zero(1), one),
+          second = startTraining(Flags{"--steps", "1"} + zero(3), two);
+  const auto here = first.finish(kLimit), there = second.finish(kLimit);
+  EXPECT_GT(here.shellStatus(), 0);
+  EXPECT_GT(there.shellStatus(), 0);
+  EXPECT_NE((here.err + there.err).find("zero: "), std::string::npos) << here.err << there.err;
+}
+
+TEST(Memory, TooLittle_IsSaidBeforeAnyRankStarts) {
+  const auto finished = train({"--model", "distilgpt2", "--spawn", "1024", "--steps", "1"});  // 1.3 TB
+  expectRefused(finished, "1024 ranks of 1024 need 1342.1 GB for parameters, gradients and moments");
+  EXPECT_EQ(finished.shellStatus(), 2);
+  expectRefused(train({"--model", "distilgpt2", "--elastic", "1:1024", "--checkpoint", "c"}),
+                "1024 ranks of 1024 need 1342.1 GB");
+}
+
+TEST(Memory, Formula_IsThePapers) {
+  Options options;
+  options.model = "distilgpt2";
+  const int64_t parameters = 81'912'576;
+  const int64_t shares[] = {16 * parameters, (4 + 4 + 8 / 4) * parameters, (4 + (4 + 8) / 4) * parameters,
+                            16 * parameters / 4};
+  for (int stage = 0; stage <= 3; ++stage) {
+    options.sharding.zero = stage;
+    EXPECT_EQ(modelStateBytes(options, 4), shares[stage]) << "stage " << stage;
+  }
+  for (const std::string kind : {"tiny", "distilgpt2"}) {
+    EXPECT_EQ(Gpt2Config::of(kind).parameterCount(), Gpt2(Gpt2Config::of(kind), at::kFloat).parameterCount());
+  }
+}
+
+TEST(FlatUnit, ReleasedAndFilledAgain_ParametersSeeTheNewValues) {
+  const auto parameter = at::arange(10, at::kFloat).set_requires_grad(true);
+  FlatUnit unit({parameter}, 1, 2, /*ownShard=*/true);
+  EXPECT_EQ(unit.shardElements(), 16);
+  EXPECT_EQ(parameter[9].item<float>(), 9);
+  unit.release();
+  EXPECT_EQ(unit.heldBytes(), 16 * 4);
+  unit.materialize();
+  EXPECT_EQ(unit.heldBytes(), 16 * 4 + 32 * 4);
+  unit.whole().detach().fill_(5);
+  EXPECT_TRUE(parameter.detach().equal(at::full({10}, 5, at::kFloat)));
+  unit.fillShard();
+  EXPECT_EQ(unit.shard()[15].item<float>(), 5);
+}
+
+TEST(ActivationCheckpointing, SameBits_AsWithout) {
+  const Flags common{"--steps", "3", "--dropout", "0.1", "--verify-ranks"}, checkpointing{"--activation-checkpointing"};
+  const auto one = digestOf(train(common + Flags{"--no-ddp"}));
+  EXPECT_EQ(one, digestOf(train(common + checkpointing + Flags{"--no-ddp"})));
+  const Flags ranks = common + Flags{"--spawn", "2", "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005"};
+  const auto two = digestOf(train(ranks));
+  EXPECT_EQ(two, digestOf(train(ranks + checkpointing)));
+  EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(3))));
+  EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(2))));
+}
+
+// No second gather: the recomputation has the parameters that backward gathers anyway.
+TEST(ActivationCheckpointing, WithStageThree_SendsTheSameBytes) {
+  const Flags common = Flags{"--spawn", "2", "--steps", "5"} + zero(3);
+  const auto without = stepsOf(train(common).out),
+             with = stepsOf(train(common + Flags{"--activation-checkpointing"}).out);
+  ASSERT_EQ(without.size(), 5u);
+  ASSERT_EQ(with.size(), 5u);
+  EXPECT_NEAR(bytesOfAStep(with), bytesOfAStep(without), 1000);
+}
+
+// The sum of what forward keeps, measured: memory after forward less memory before.
+TEST(ActivationCheckpointing, Forward_KeepsABlocksInputOnly) {
+  countTensorBytes();
+  const Gpt2Config config{.layers = 6, .hidden = 32, .heads = 4, .vocabulary = 64, .positions = 32};
+  Gpt2 model(config, at::kFloat);
+  model.initialize(1);
+  const auto ids = at::zeros({8, 32}, at::kLong);
+  const auto keptBytes = [&](bool wanted) {
+    model.checkpointActivations(wanted);
+    resetPeakTensorBytes();
+    const int64_t before = *peakTensorBytes();
+    const auto loss = model.loss(ids, ids, 0.1);
+    resetPeakTensorBytes();
+    return *peakTensorBytes() - before;
+  };
+  const int64_t all = keptBytes(false), inputs = keptBytes(true);
+  const int64_t input = 8 * 32 * 32 * 4;  // (BT, C), fp32
+  EXPECT_LT(inputs, all / 4);
+  EXPECT_GE(inputs, config.layers * input);
+  EXPECT_GT(all, config.layers * 20 * input);
+}
+
+TEST(ActivationCheckpointing, RandomNumbers_AreDrawnAgainAndNoneIsLost) {
+  const auto weight = at::ones({50}, at::kFloat).set_requires_grad(true);
+  int runs = 0;
+  std::vector<at::Tensor> drawn;
+  const auto compute = [&](const at::Tensor& x) {
+    ++runs;
+    drawn.push_back(at::rand({50}));
+    return x * weight * drawn.back();
+  };
+  at::manual_seed(3);
+  const auto x = at::ones({50}, at::kFloat).set_requires_grad(true);
+  const auto y = checkpointed(compute, x, {weight});
+  const auto between = at::rand({5});
+  y.sum().backward();
+  const auto after = at::rand({5});
+  ASSERT_EQ(runs, 2);
+  EXPECT_TRUE(drawn[0].equal(drawn[1]));
+  EXPECT_TRUE(weight.grad().equal(drawn[0]));
+  EXPECT_TRUE(x.grad().equal(drawn[0]));
+  at::manual_seed(3);
+  at::rand({50});
+  EXPECT_TRUE(at::rand({5}).equal(between));
+  EXPECT_TRUE(at::rand({5}).equal(after));  // the recomputation drew none of its own
+}
+
+}  // namespace
+}  // namespace gloo_bypass::trainer::testing

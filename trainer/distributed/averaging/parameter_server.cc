@@ -1,0 +1,67 @@
+#include "trainer/distributed/averaging/parameter_server.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "tools/common/error.h"
+#include "trainer/distributed/averaging/flat.h"
+
+namespace gloo_bypass::trainer {
+
+using Clock = std::chrono::steady_clock;
+
+ParameterServer::ParameterServer(std::unique_ptr<AdamW> optimizer, int worldSize, int64_t updates,
+                                 const AveragingOptions& options, std::chrono::duration<double> patience)
+    : optimizer_(std::move(optimizer)),
+      options_(options),
+      patience_(patience),
+      steps_(static_cast<size_t>(worldSize)),
+      version_(updates) {}
+
+ParameterServer::Answer ParameterServer::push(int rank, const at::Tensor& gradient, int64_t version, double rate) {
+  std::unique_lock lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  if (version < 0 || version > version_) {
+    throw ProgramError(fmt::format("rank {} sent a gradient of the parameters after update {}, of {} so far", rank,
+                                   version, version_));
+  }
+  Answer answer{.parameters = {}, .staleness = version_ - version};
+  const bool isPenalised = options_.stalenessPenalty == StalenessPenalty::kInverse && answer.staleness > 1;
+  optimizer_->setLearningRate(isPenalised ? rate / static_cast<double>(answer.staleness) : rate);
+  auto parameters = optimizer_->parameters();
+  setGradients(parameters, gradient);
+  optimizer_->step();
+  optimizer_->clearGradients();  // they are views of what is the caller's
+  answer.update = ++version_;
+  ++steps_.at(static_cast<size_t>(rank));
+  changed_.notify_all();
+
+  const auto begin = Clock::now();
+  waitForSlowest(lock, rank);
+  answer.withheldSeconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  answer.parameters = flat(parameters);
+  answer.version = version_;
+  return answer;
+}
+
+void ParameterServer::waitForSlowest(std::unique_lock<std::mutex>& lock, int rank) {
+  if (options_.stalenessBound < 0) return;
+  const int64_t own = steps_[static_cast<size_t>(rank)];
+  const auto slowest = [&] { return std::min_element(steps_.begin(), steps_.end()); };
+  if (!changed_.wait_for(lock, patience_, [&] { return failure_ || own - *slowest() <= options_.stalenessBound; })) {
+    throw ProgramError(
+        fmt::format("rank {} has done {} steps and waits for rank {}, which has done {} and none for {:g} s", rank, own,
+                    slowest() - steps_.begin(), *slowest(), patience_.count()));
+  }
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+void ParameterServer::fail(std::exception_ptr reason) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = std::move(reason);
+  changed_.notify_all();
+}
+
+}  // namespace gloo_bypass::trainer

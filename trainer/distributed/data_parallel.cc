@@ -1,0 +1,104 @@
+#include "trainer/distributed/data_parallel.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include <ATen/ATen.h>
+#include <nlohmann/json.hpp>
+
+#include "plugin/compatibility/torch/reducer.h"
+#include "trainer/distributed/compression/exchange.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+constexpr size_t kBroadcastBytes = size_t{250} << 20;  // DDP's _DDP_BROADCAST_BUCKET size
+constexpr double kMebibyte = 1 << 20;
+
+c10::intrusive_ptr<c10d::ProcessGroup> share(Communicator& communicator) {
+  return c10::intrusive_ptr<c10d::ProcessGroup>::reclaim_copy(&communicator.processGroup());
+}
+
+}  // namespace
+
+struct DataParallel::Torch {
+  std::optional<CompressedExchange> compressed;  // ends after the reducer
+  std::unique_ptr<c10d::Reducer> reducer;
+  int64_t gradientBytes = 0;
+};
+
+DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options)
+    : Parallelism(optimizer), torch_(std::make_unique<Torch>()) {
+  const auto parameters = model.parameters();
+  c10d::verify_params_across_processes(share(communicator), parameters, {});
+  broadcast(communicator, parameters);
+
+  const auto first = static_cast<size_t>(options.firstBucketMb * kMebibyte);
+  const auto cap = static_cast<size_t>(options.bucketCapMb * kMebibyte);
+  const std::vector<bool> sparse(parameters.size(), false);
+  torch_version::ReducerOptions reducer;
+  std::tie(reducer.buckets, reducer.bucketLimits) =
+      c10d::compute_bucket_assignment_by_size(parameters, {first, cap}, sparse);
+  // Backward finishes the last parameters first.
+  std::reverse(reducer.buckets.begin(), reducer.buckets.end());
+  std::reverse(reducer.bucketLimits.begin(), reducer.bucketLimits.end());
+  for (size_t i = 0; i < model.named().size(); ++i) {
+    reducer.parameterNames[i] = model.named()[i].first;
+  }
+  reducer.bucketCapBytes = static_cast<int64_t>(cap);
+  reducer.firstBucketBytes = static_cast<int64_t>(first);
+  reducer.gradientAsBucketView = options.gradientAsBucketView;
+  torch_->reducer = torch_version::makeReducer(parameters, share(communicator), std::move(reducer));
+  for (const auto& parameter : parameters) {
+    torch_->gradientBytes += static_cast<int64_t>(parameter.nbytes());
+  }
+  if (options.compression.isUsed()) {
+    torch_->compressed.emplace(options.compression, model, communicator, options.seed, *torch_->reducer);
+  }
+}
+
+DataParallel::~DataParallel() = default;
+
+void DataParallel::beforeForward(bool synchronise) {
+  if (synchronise) {
+    torch_->reducer->prepare_for_forward();
+  }
+  // After the first synchronised backward: buckets in the order in which gradients really became ready.
+  torch_->reducer->rebuild_buckets();
+}
+
+void DataParallel::beforeBackward(bool synchronise) {
+  if (synchronise) {
+    torch_->reducer->prepare_for_backward({});
+  }
+}
+
+void DataParallel::beginStep(int64_t step) {
+  if (torch_->compressed) {
+    torch_->compressed->beginStep(step);
+  }
+}
+
+void DataParallel::addMetrics(nlohmann::json& record) const {
+  if (torch_->compressed) {
+    const int64_t sent = torch_->compressed->sentBytes();
+    record["compressed_bytes"] = sent;
+    record["compression_ratio"] = static_cast<double>(torch_->gradientBytes) / static_cast<double>(sent);
+  }
+}
+
+RankState DataParallel::rankState() const { return torch_->compressed ? torch_->compressed->state() : RankState(); }
+
+void DataParallel::broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> detached;
+  for (const auto& tensor : tensors) {
+    // c10d's Gloo in PyTorch 1.13 knows no bf16. A broadcast only copies: as good as 16 other bits.
+    detached.push_back(tensor.scalar_type() == at::kBFloat16 ? tensor.detach().view(at::kHalf) : tensor.detach());
+  }
+  if (!detached.empty()) {
+    c10d::broadcast_coalesced(share(communicator), detached, kBroadcastBytes, 0);
+  }
+}
+
+}  // namespace gloo_bypass::trainer

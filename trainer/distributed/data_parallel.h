@@ -1,0 +1,39 @@
+// Distributed data parallelism by PyTorch's own reducer, driven as torch.nn.parallel.DistributedDataParallel does.
+//
+// At construction: checks that all ranks have the same parameters' shapes and broadcasts rank 0's values. Then, for
+// every micro-batch, what Parallelism says. With synchronise = false (no_sync) gradients only accumulate. One thread.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "trainer/config/options.h"
+#include "trainer/distributed/communicator.h"
+#include "trainer/distributed/parallelism.h"
+#include "trainer/model/gpt2.h"
+
+namespace gloo_bypass::trainer {
+
+class DataParallel final : public Parallelism {
+ public:
+  // Keeps references to the model's parameters and the communicator, which must outlive it.
+  DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options);
+  ~DataParallel() override;
+
+  void beforeForward(bool synchronise) override;
+  void beforeBackward(bool synchronise) override;
+  void beginStep(int64_t step) override;
+  void addMetrics(nlohmann::json& record) const override;
+  RankState rankState() const override;
+
+  // Rank 0's values to all ranks, in messages of at most 250 MiB, as DDP broadcasts.
+  static void broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors);
+
+ private:
+  struct Torch;  // keeps c10d's headers out of this one
+  std::unique_ptr<Torch> torch_;
+};
+
+}  // namespace gloo_bypass::trainer

@@ -1,0 +1,207 @@
+#include "trainer/metrics/tracing/tracer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "tools/common/error.h"
+#include "trainer/files/file_io.h"
+#include "trainer/metrics/tracing/chrome_trace.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+constexpr int kRoot = 0;
+constexpr int kTag = 7001;  // of messages between two ranks; collectives have tags of their own
+// A round trip is some 100 us over TCP: 10 ms a rank. The shortest of so many is close to what the way allows.
+constexpr int kExchanges = 100;
+
+int64_t nowNs() { return TraceRecorder::nanoseconds(std::chrono::steady_clock::now()); }
+
+void send(Communicator& communicator, const at::Tensor& tensor, int to) {
+  std::vector<at::Tensor> tensors{tensor};
+  communicator.processGroup().send(tensors, to, kTag)->wait();
+}
+
+void receive(Communicator& communicator, const at::Tensor& tensor, int from) {
+  std::vector<at::Tensor> tensors{tensor};
+  communicator.processGroup().recv(tensors, from, kTag)->wait();
+}
+
+// The spans as a tensor (N, 6) of int64 that shares their memory.
+at::Tensor asTensor(const TraceSpan* spans, size_t count) {
+  return at::from_blob(const_cast<TraceSpan*>(spans), {static_cast<int64_t>(count), kNumbersASpan}, at::kLong);
+}
+
+// The root's part of one rank's comparison.
+void answerClock(Communicator& communicator, int rank) {
+  auto question = at::zeros({1}, at::kLong), answer = at::zeros({1}, at::kLong);
+  for (int i = 0; i < kExchanges; ++i) {
+    receive(communicator, question, rank);
+    answer.fill_(nowNs());
+    send(communicator, answer, rank);
+  }
+}
+
+ClockOffset askClock(Communicator& communicator) {
+  auto question = at::zeros({1}, at::kLong), answer = at::zeros({1}, at::kLong);
+  std::vector<ClockExchange> exchanges;
+  for (int i = 0; i < kExchanges; ++i) {
+    ClockExchange exchange{.sentNs = nowNs(), .remoteNs = 0, .receivedNs = 0};
+    send(communicator, question, kRoot);
+    receive(communicator, answer, kRoot);
+    exchange.receivedNs = nowNs();
+    exchange.remoteNs = answer.item<int64_t>();
+    exchanges.push_back(exchange);
+  }
+  return estimateOffset(exchanges);
+}
+
+// (8) of int64: what the root needs before the spans.
+at::Tensor headerOf(const TraceRecorder& recorder, const ClockOffset& start, const ClockOffset& end) {
+  return at::tensor({static_cast<int64_t>(recorder.spans().size()), recorder.leftOut(), start.localNs, start.offsetNs,
+                     start.errorBoundNs, end.localNs, end.offsetNs, end.errorBoundNs},
+                    at::kLong);
+}
+
+TracedRank tracedRank(int rank, const int64_t* header) {
+  return {.rank = rank,
+          .leftOut = header[1],
+          .clockAtStart = {.localNs = header[2], .offsetNs = header[3], .errorBoundNs = header[4]},
+          .clockAtEnd = {.localNs = header[5], .offsetNs = header[6], .errorBoundNs = header[7]}};
+}
+
+}  // namespace
+
+Tracer::Tracer(std::string path, int rank) : path_(std::move(path)) {
+  if (isOn() && rank == kRoot) {
+    checkReplaceable(path_);
+  }
+}
+
+ClockOffset Tracer::compareClocks() const {
+  const bool isRoot = communicator_ == nullptr || communicator_->rank() == kRoot;
+  for (int rank = kRoot + 1; communicator_ != nullptr && isRoot && rank < communicator_->worldSize(); ++rank) {
+    answerClock(*communicator_, rank);
+  }
+  return isRoot ? ClockOffset{.localNs = nowNs()} : askClock(*communicator_);
+}
+
+void Tracer::start(Communicator* communicator, const std::vector<at::Tensor>& parameters) {
+  if (!isOn()) {
+    return;
+  }
+  communicator_ = communicator;
+  originNs_ = nowNs();
+  clockAtStart_ = compareClocks();
+  if (communicator_ == nullptr) {
+    return;
+  }
+  communicator_->recordBuckets();
+  std::vector<int64_t> bytes;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    bytes.push_back(static_cast<int64_t>(parameters[i].nbytes()));
+    parameters[i].register_hook(
+        [this, i](const at::Tensor&) { readiness_->gradientReady(i, std::chrono::steady_clock::now()); });
+  }
+  readiness_.emplace(std::move(bytes));
+}
+
+void Tracer::addWindow(int64_t step, const AllReduceWindow& window, Time backwardDone) {
+  if (!isOn()) {
+    return;
+  }
+  std::vector<int64_t> bytes;
+  for (const auto& bucket : window.each) {
+    bytes.push_back(bucket.bytes);
+  }
+  const auto ready = readiness_->ofBuckets(bytes);  // in any case: it learns the order from the first backward
+  if (step == 0) {
+    return;
+  }
+  for (size_t i = 0; i < window.each.size(); ++i) {
+    const auto& bucket = window.each[i];
+    if (ready) {
+      recorder_.add(SpanKind::kBucketReady, step, static_cast<int64_t>(i), (*ready)[i].first, (*ready)[i].last,
+                    bucket.bytes);
+    }
+    recorder_.add(SpanKind::kBucketReduced, step, static_cast<int64_t>(i), bucket.handedOver, bucket.done,
+                  bucket.bytes);
+    if (bucket.begun) {
+      recorder_.add(SpanKind::kBucketQueued, step, static_cast<int64_t>(i), bucket.handedOver, *bucket.begun,
+                    bucket.bytes);
+    }
+  }
+  if (window.buckets > 0 && window.lastHandedOver < backwardDone) {
+    // The stamp of a reduced bucket may come when backward has returned already.
+    recorder_.add(SpanKind::kExposed, step, 0, window.lastHandedOver, std::min(window.lastDone, backwardDone));
+  }
+}
+
+void Tracer::addPass(SpanKind kind, int64_t step, int64_t micro, Time begin, Time end) {
+  if (isOn() && step != 0) {
+    recorder_.add(kind, step, micro, begin, end);
+  }
+}
+
+void Tracer::addWaits(int64_t step, const std::vector<Interval>& waits) {
+  for (const auto& [begin, end] : waits) {
+    addPass(SpanKind::kWait, step, 0, begin, end);
+  }
+}
+
+void Tracer::addStep(int64_t step, Time begin, Time backwardDone, Time optimizerDone, Time end, bool hasBarrier) {
+  if (!isOn()) {
+    return;
+  }
+  recorder_.add(SpanKind::kOptimizer, step, 0, backwardDone, optimizerDone);
+  if (hasBarrier) {
+    recorder_.add(SpanKind::kBarrier, step, 0, optimizerDone, end);
+  }
+  recorder_.add(SpanKind::kStep, step, 0, begin, end);
+}
+
+void Tracer::write() {
+  if (!isOn()) {
+    return;
+  }
+  const ClockOffset clockAtEnd = compareClocks();
+  auto header = headerOf(recorder_, clockAtStart_, clockAtEnd);
+  const auto& spans = recorder_.spans();
+  if (communicator_ != nullptr && communicator_->rank() != kRoot) {
+    send(*communicator_, header, kRoot);
+    if (!spans.empty()) {
+      send(*communicator_, asTensor(spans.data(), spans.size()), kRoot);
+    }
+    return;
+  }
+  AtomicFile file(path_);
+  const int worldSize = communicator_ != nullptr ? communicator_->worldSize() : 1;
+  ChromeTrace trace([&](std::string_view text) { file.write(text); }, originNs_, worldSize,
+                    communicator_ != nullptr ? communicator_->transport() : "none");
+  TracedRank traced = tracedRank(kRoot, header.data_ptr<int64_t>());
+  int64_t leftOut = traced.leftOut;
+  trace.addRank(traced, spans);
+  std::vector<TraceSpan> theirs;
+  for (int rank = kRoot + 1; rank < worldSize; ++rank) {
+    receive(*communicator_, header, rank);
+    theirs.resize(static_cast<size_t>(header[0].item<int64_t>()));
+    if (!theirs.empty()) {
+      receive(*communicator_, asTensor(theirs.data(), theirs.size()), rank);
+    }
+    traced = tracedRank(rank, header.data_ptr<int64_t>());
+    leftOut += traced.leftOut;
+    trace.addRank(traced, theirs);
+  }
+  trace.finish();
+  file.commit();
+  if (leftOut > 0) {
+    complain("ddp_train", fmt::format("{} holds the first {} spans of each rank; {} later ones were left out", path_,
+                                      kMaxTraceSpans, leftOut));
+  }
+}
+
+}  // namespace gloo_bypass::trainer

@@ -1,0 +1,113 @@
+#include "trainer/model/tensor_memory.h"
+
+#include <algorithm>
+#include <atomic>
+#include <fstream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "plugin/compatibility/torch/cpu_allocator.h"
+#include "tools/common/error.h"
+
+namespace gloo_bypass::trainer {
+namespace {
+
+std::atomic<int64_t> liveBytes{0}, peakBytes{0};
+bool isCounting = false;
+
+void count(int64_t bytes) {
+  const int64_t live = liveBytes += bytes;
+  for (int64_t peak = peakBytes; live > peak && !peakBytes.compare_exchange_weak(peak, live);) {
+  }
+}
+
+// "MemAvailable:   23619000 kB"; nothing where the kernel does not say.
+std::optional<int64_t> availableBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string name; file >> name;) {
+    int64_t kibibytes = 0;
+    if (name == "MemAvailable:" && file >> kibibytes) {
+      return kibibytes * 1024;
+    }
+  }
+  return std::nullopt;
+}
+
+// Of the rank that holds the most.
+int64_t heldParameters(const Options& options, int ranks) {
+  const auto config = modelConfig(options);
+  int64_t most = 0;
+  for (const int rank : {0, ranks - 1}) {
+    most = std::max(most, ModelShare(options.modelParallel.method, rank, ranks, config).elements(config));
+  }
+  return most;
+}
+
+}  // namespace
+
+int64_t modelStateBytes(const Options& options, int ranks) {
+  const int64_t parameters = heldParameters(options, ranks), zero = options.sharding.zero;
+  const bool hasMasters = options.precision.hasMasters();
+  const int64_t elementBytes = hasMasters ? 2 : options.precision.type == Precision::kFloat64 ? 8 : 4;
+  const int64_t optimizerBytes = hasMasters ? 12 : 2 * elementBytes;  // the paper's K: masters and both moments
+  const auto held = [&](int64_t fromStage) {
+    return zero >= fromStage ? (parameters + ranks - 1) / ranks : parameters;
+  };
+  return elementBytes * (held(3) + held(2)) + optimizerBytes * held(1);
+}
+
+// Rank 0's with --average asynchronous: the parameters and moments once more, and a request and an answer of each other
+// rank.
+int64_t serverBytes(const Options& options, int ranks) {
+  const int64_t copies = options.averaging.isAsynchronous() ? 3 + 2 * (ranks - 1) : 0;
+  return copies * modelConfig(options).parameterCount() * (options.precision.type == Precision::kFloat64 ? 8 : 4);
+}
+
+void checkMemory(const Options& options, int ranks, int ranksHere) {
+  constexpr double kGigabyte = 1e9;
+  const auto available = availableBytes();
+  const int64_t needed =
+      ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
+  if (available && needed > *available) {
+    const bool couldShard =
+        options.sharding.zero < 3 && !options.modelParallel.isUsed() && crossCheck(ShardingOptions{1}, options).empty();
+    throw UsageError(fmt::format(
+        "{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
+        "available: fewer ranks, a smaller --model{}",
+        ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks, static_cast<double>(needed) / kGigabyte,
+        static_cast<double>(*available) / kGigabyte,
+        couldShard ? fmt::format(", or --zero {}", std::min<int64_t>(options.sharding.zero + 1, 3)) : ""));
+  }
+}
+
+void prepareMemory(const Options& options, int ranks) {
+  checkMemory(options, ranks, 1);
+  if (options.memoryMetrics) {
+    countTensorBytes();
+  }
+}
+
+std::optional<MemoryMetrics> heldMemory(const Options& options, const Parallelism& parallelism, const Gpt2& model) {
+  if (options.sharding.zero == 0 && !options.memoryMetrics) {
+    return std::nullopt;
+  }
+  return MemoryMetrics{parallelism.heldBytes(model.parameters()), std::nullopt};
+}
+
+void addPeak(std::optional<MemoryMetrics>& memory) {
+  if (memory) {
+    memory->peakOfTensors = peakTensorBytes();
+  }
+}
+
+void countTensorBytes() {
+  isCounting = true;
+  torch_version::observeCpuMemory(count);
+}
+
+std::optional<int64_t> peakTensorBytes() { return isCounting ? std::optional(peakBytes.load()) : std::nullopt; }
+
+void resetPeakTensorBytes() { peakBytes = liveBytes.load(); }
+
+}  // namespace gloo_bypass::trainer

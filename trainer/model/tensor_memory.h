@@ -1,0 +1,38 @@
+// Memory for tensors: whether there is enough, and how much is in use at most.
+//
+// Neither resident memory nor glibc's counters say what tensors need: main.cc keeps what is freed.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "trainer/config/options.h"
+#include "trainer/distributed/parallelism.h"
+#include "trainer/metrics/metrics.h"
+#include "trainer/model/gpt2.h"
+
+namespace gloo_bypass::trainer {
+
+// What one rank holds besides activations: parameters and gradients, and two moments of AdamW, each shared among ranks
+// as --zero says (Rajbhandari et al. 2020, figure 1, with fp32 or fp64 throughout). Without padding.
+int64_t modelStateBytes(const Options& options, int ranks);
+
+// Throws UsageError where `ranksHere` of `ranks` ranks need more than the kernel says is available (MemAvailable;
+// limits of control groups are not seen). Activations are not counted: enough here may still be too little later, when
+// libtorch names the bytes it could not get.
+void checkMemory(const Options& options, int ranks, int ranksHere);
+
+// checkMemory() for this rank, and countTensorBytes() where --memory-metrics wants it. Before the model is made.
+void prepareMemory(const Options& options, int ranks);
+
+// For a step's record, where --zero or --memory-metrics wants it: before the optimiser's step, and after it.
+std::optional<MemoryMetrics> heldMemory(const Options& options, const Parallelism& parallelism, const Gpt2& model);
+void addPeak(std::optional<MemoryMetrics>& memory);
+
+// From now on, tensors' memory is counted. Call once, before the first tensor is made that shall count.
+void countTensorBytes();
+// Of all tensors on CPU that any thread has made, the largest total since the last reset; nothing unless counted.
+std::optional<int64_t> peakTensorBytes();
+void resetPeakTensorBytes();
+
+}  // namespace gloo_bypass::trainer

@@ -1,0 +1,91 @@
+#include "trainer/optimizer/master_weights.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <nlohmann/json.hpp>
+
+namespace gloo_bypass::trainer {
+
+Gpt2 mastersOf(const Gpt2& model) {
+  const auto type = model.named().front().second.scalar_type();
+  return type == at::kFloat || type == at::kDouble ? model : Gpt2(model.config(), at::kFloat);
+}
+
+std::unique_ptr<AdamW> makeOptimizer(const Gpt2& model, const Gpt2& masters, const Options& options) {
+  if (options.precision.hasMasters()) {
+    return std::make_unique<MasterWeightsAdamW>(model.parameters(), masters.parameters(), options);
+  }
+  return std::make_unique<AdamW>(model.parameters(), options);
+}
+
+MasterWeightsAdamW::MasterWeightsAdamW(std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters,
+                                       const Options& options)
+    : AdamW(masters, options),
+      model_(std::move(parameters)),
+      masters_(std::move(masters)),
+      scaler_(options.precision),
+      stepScale_(scaler_.scale()) {}
+
+at::Tensor MasterWeightsAdamW::scaled(const at::Tensor& loss) const {
+  return scaler_.isOn() ? loss * scaler_.scale() : loss;
+}
+
+// The model's gradients, widened and divided by the scale (GradScaler.unscale_): once a step.
+void MasterWeightsAdamW::takeGradients() {
+  if (haveGradients_) {
+    return;
+  }
+  const at::NoGradGuard noGrad;
+  const double inverse = 1 / scaler_.scale();
+  for (size_t i = 0; i < model_.size(); ++i) {
+    if (!model_[i].grad().defined()) {
+      continue;
+    }
+    auto gradient = model_[i].grad().to(at::kFloat);
+    if (scaler_.isOn()) {
+      foundInfinity_ = foundInfinity_ || !at::isfinite(gradient).all().item<bool>();
+      gradient.mul_(inverse);
+    }
+    masters_[i].mutable_grad() = gradient;
+  }
+  haveGradients_ = true;
+}
+
+double MasterWeightsAdamW::clipGradients(double maxNorm) {
+  takeGradients();
+  return AdamW::clipGradients(maxNorm);
+}
+
+void MasterWeightsAdamW::step() {
+  takeGradients();
+  stepScale_ = scaler_.scale();
+  if (!foundInfinity_) {
+    AdamW::step();
+    weightsChanged();
+  }
+  scaler_.update(foundInfinity_);
+}
+
+void MasterWeightsAdamW::clearGradients() {
+  AdamW::clearGradients();
+  for (auto& parameter : model_) {
+    parameter.mutable_grad() = at::Tensor();
+  }
+  haveGradients_ = foundInfinity_ = false;
+}
+
+void MasterWeightsAdamW::weightsChanged() {
+  const at::NoGradGuard noGrad;
+  for (size_t i = 0; i < model_.size(); ++i) {
+    model_[i].copy_(masters_[i]);
+  }
+}
+
+void MasterWeightsAdamW::addMetrics(nlohmann::json& record) const {
+  if (scaler_.isOn()) {
+    record["loss_scale"] = stepScale_;
+    record["skipped_steps"] = scaler_.skippedSteps();
+  }
+}
+
+}  // namespace gloo_bypass::trainer
