@@ -12,6 +12,7 @@
 
 #include "tools/common/result_file.h"
 #include "tools/common/run_program.h"
+#include "trainer/check_input.h"
 #include "trainer/config/options.h"
 #include "trainer/distributed/elastic/elastic_launcher.h"
 #include "trainer/distributed/elastic/elastic_run.h"
@@ -43,6 +44,7 @@ int runRank(const Options& options, const RankEnvironment& environment) {
   keepFreedMemory();
   removeTemporariesOnSignals();
   try {
+    prepareRank(options, environment);
     train(options, environment);
     return 0;
   } catch (const std::exception& error) {

@@ -6,10 +6,6 @@
 
 namespace gloo_bypass::trainer {
 
-// Checks all input that can be checked without the other ranks, so that --spawn says what is wrong once instead of
-// once a rank. Throws ProgramError.
-void checkInput(const Options& options);
-
 // Trains and writes metrics, checkpoints and the final record. Throws ProgramError, c10::Error, or what Gloo throws
 // when a peer is lost; connections may then still be open, so the caller ends the process without unwinding further.
 void train(const Options& options, const RankEnvironment& environment);

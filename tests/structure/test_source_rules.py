@@ -10,6 +10,35 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
+TRAINER_SHARES = ["tools/common", "transport", "plugin/compatibility/torch"]
+# The trainer's rooms from the bottom to the top. Methods of training together (averaging/, sharding/, ...) know what is
+# common to them, and not each other; what chooses among them is beside the common part. What measures a whole step
+# (tracing/, evaluation/) stands above the methods, the counters of metrics/ below.
+COUNTERS = [f"trainer/metrics/{name}.h" for name in ("byte_counter", "metrics", "step_markers")]
+MODEL_ROOMS = ["trainer/config", "trainer/files", "trainer/model", "trainer/optimizer"]
+COMMON_TO_METHODS = [
+    f"trainer/distributed/{name}.h"
+    for name in ("clipping", "communicator", "group_communicator", "parallelism", "rank_state")
+]
+METHOD_MAY_INCLUDE = [*MODEL_ROOMS, *COUNTERS, *COMMON_TO_METHODS]
+TRAINER_MAY_INCLUDE = {
+    "trainer/files": [],
+    "trainer/config": ["trainer/files"],
+    "trainer/metrics": ["trainer/config", "trainer/files"],
+    "trainer/data": ["trainer/config", "trainer/files", *COUNTERS],
+    "trainer/model": ["trainer/config", "trainer/files"],
+    "trainer/optimizer": ["trainer/config", "trainer/files", "trainer/model"],
+    "trainer/distributed/averaging": [*METHOD_MAY_INCLUDE, "trainer/data/sampler.h"],  # its permutation
+    "trainer/distributed/compression": METHOD_MAY_INCLUDE,
+    "trainer/distributed/model_parallel": METHOD_MAY_INCLUDE,
+    "trainer/distributed/sharding": METHOD_MAY_INCLUDE,
+    "trainer/distributed/elastic": ["trainer/config", "trainer/files", "trainer/distributed/launcher.h"],
+    "trainer/distributed": [*MODEL_ROOMS, *COUNTERS, "trainer/distributed"],
+    "trainer/checkpoint": [*MODEL_ROOMS, "trainer/distributed"],
+    "trainer/metrics/evaluation": [*MODEL_ROOMS, "trainer/data", "trainer/distributed"],
+    "trainer/metrics/tracing": [*MODEL_ROOMS, "trainer/distributed"],
+    "trainer": ["trainer"],
+}
 # The rooms that a room may include from (besides itself), with their contents. A file belongs to the deepest room in
 # this list. Siblings do not know each other.
 MAY_INCLUDE = {
@@ -92,7 +121,7 @@ MAY_INCLUDE = {
     "tools/fabric": ["tools/common", "tools/fabric/core"],
     "tools/simulation": ["tools/common", "tools/fabric", "tools/simulation/core", "transport"],
     "tools/summation": ["tools/common", "tools/all_reduce_perf", "transport"],
-    "trainer": ["tools/common", "transport", "plugin/torch/gloo_bypass.h", "plugin/compatibility/torch"],
+    **{room: [*TRAINER_SHARES, *below] for room, below in TRAINER_MAY_INCLUDE.items()},
 }
 PURE = [
     "transport/core",
@@ -343,6 +372,11 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
         ("tools", "#if GLOO_VERSION > 500", version_faults),
         ("tools/common", '#include "tools/all_reduce_perf/perf_options.h"', direction_faults),
         ("tools", '#include "trainer/config/options.h"', direction_faults),
+        ("trainer/config", '#include "trainer/model/gpt2.h"', direction_faults),
+        ("trainer/metrics", '#include "trainer/metrics/tracing/tracer.h"', direction_faults),
+        ("trainer/model", '#include "trainer/distributed/communicator.h"', direction_faults),
+        ("trainer/distributed/sharding", '#include "trainer/distributed/averaging/averaging.h"', direction_faults),
+        ("trainer/checkpoint", '#include "trainer/training.h"', direction_faults),
     ],
 )
 def test_Checker_FaultPlanted_IsFound(tmp_path, folder, line, check):

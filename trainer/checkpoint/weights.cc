@@ -9,6 +9,7 @@
 
 #include "tools/common/error.h"
 #include "trainer/config/joined.h"
+#include "trainer/config/trajectory.h"
 #include "trainer/files/finite.h"
 #include "trainer/files/safetensors.h"
 #include "trainer/files/sha256.h"
@@ -69,11 +70,6 @@ bool isNoParameter(const std::string& name) {
 }
 
 }  // namespace
-
-std::vector<NamedValues> withoutEmpty(std::vector<NamedValues> states) {
-  std::erase_if(states, [](const NamedValues& state) { return state.values.empty(); });
-  return states;
-}
 
 at::Tensor tensorOf(const NamedValues& state) {
   return at::from_blob(state.values.data(), {static_cast<int64_t>(state.values.size())}, at::kDouble);
@@ -165,7 +161,7 @@ void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state)
 }
 
 void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& state, const TrainingPosition& position,
-                    const nlohmann::json& trajectory, const std::vector<NamedValues>& more) {
+                    const nlohmann::json& trajectory, const std::vector<NamedValues>& values) {
   std::map<std::string, TensorSource> tensors;
   for (size_t i = 0; i < model.named().size(); ++i) {
     const auto& [name, tensor] = model.named()[i];
@@ -174,28 +170,25 @@ void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& sta
                       sourceOf(tensor, model.wholeSizes(i), [&state, kind, i] { return state.whole(kind, i); }));
     }
   }
-  for (const auto& values : more) {
-    const auto tensor = tensorOf(values);
-    tensors.emplace("state." + values.name, sourceOf(tensor, tensor.sizes().vec(), [tensor] { return tensor; }));
+  for (const auto& each : values) {
+    const auto tensor = tensorOf(each);
+    tensors.emplace("state." + each.name, sourceOf(tensor, tensor.sizes().vec(), [tensor] { return tensor; }));
   }
   writeOrTakePart(path, tensors,
                   {{"format", kCheckpointFormat},
                    {"step", std::to_string(position.step)},
-                   {"run", std::to_string(position.run)},
+                   {"run", std::to_string(position.runId)},
                    {"options", trajectory.dump()}});
 }
 
 CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const nlohmann::json& trajectory)
     : file_(path) {
-  const auto text = [&](const std::string& key) {
-    const auto found = file_.metadata().find(key);
-    return found == file_.metadata().end() ? std::string() : found->second;
-  };
-  if (text("format") != kCheckpointFormat) {
-    throw UsageError(fmt::format("{}: not a checkpoint of this program (its format is {:?})", path, text("format")));
+  if (file_.metadata("format") != kCheckpointFormat) {
+    throw UsageError(
+        fmt::format("{}: not a checkpoint of this program (its format is {:?})", path, file_.metadata("format")));
   }
-  const auto saved = nlohmann::json::parse(text("options"), nullptr, false);
-  const auto step = nlohmann::json::parse(text("step"), nullptr, false);
+  const auto saved = nlohmann::json::parse(file_.metadata("options"), nullptr, false);
+  const auto step = nlohmann::json::parse(file_.metadata("step"), nullptr, false);
   if (!saved.is_object() || !step.is_number_unsigned()) {
     throw UsageError(path + ": the checkpoint's options or step are unreadable");
   }
@@ -213,8 +206,8 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
     }
     names_.push_back(name);
   }
-  const auto run = nlohmann::json::parse(text("run"), nullptr, false);
-  position_ = {.step = step.get<int64_t>(), .run = run.is_number_integer() ? run.get<int64_t>() : 0};
+  const auto run = nlohmann::json::parse(file_.metadata("run"), nullptr, false);
+  position_ = {.step = step.get<int64_t>(), .runId = run.is_number_integer() ? run.get<int64_t>() : 0};
 }
 
 void CheckpointFile::copy(const std::string& name, const at::Tensor& target) const {
@@ -229,8 +222,8 @@ at::Tensor CheckpointFile::read(StateKind kind, size_t index) const {
   return tensor;
 }
 
-void CheckpointFile::readInto(Gpt2& model, const std::vector<NamedValues>& more) const {
-  for (const auto& state : more) {
+void CheckpointFile::readInto(Gpt2& model, const std::vector<NamedValues>& values) const {
+  for (const auto& state : values) {
     const auto found = file_.tensors().find("state." + state.name);
     if (found != file_.tensors().end()) {
       checkTensor(found->second, tensorOf(state), fmt::format("{}: tensor {}", file_.path(), found->first));
@@ -244,7 +237,7 @@ void CheckpointFile::readInto(Gpt2& model, const std::vector<NamedValues>& more)
   }
 }
 
-std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more) {
+std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& masters) {
   Sha256 digest;
   const auto update = [&](const std::string& name, const at::Tensor& tensor) {
     requireFinite(name, dtypeOf(tensor), bytesOf(tensor), "");
@@ -254,10 +247,20 @@ std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::ve
     const auto& [name, held] = model.named()[i];
     update(name, state.wholeParameter(held, i));
   }
-  for (const auto& tensor : more) {
+  for (const auto& tensor : masters) {
     update("of the masters", tensor);
   }
   return digest.hex();
+}
+
+void requireSameParameters(Communicator& communicator, const std::string& digest, int64_t step) {
+  const auto digests = communicator.gather(digest);
+  for (size_t rank = 0; rank < digests.size(); ++rank) {
+    if (digests[rank] != digests[0]) {
+      throw ProgramError(fmt::format("after step {} rank {} holds other parameters than rank 0 ({} and {})", step, rank,
+                                     digests[rank], digests[0]));
+    }
+  }
 }
 
 }  // namespace gloo_bypass::trainer

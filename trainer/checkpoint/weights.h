@@ -1,6 +1,6 @@
 // Tensors between memory and safetensors files: model weights, checkpoints, and the digest of all parameters.
 //
-// Files are read and written by one rank; c10d's broadcast brings the others along.
+// Rank 0 reads and writes files; a broadcast gives the others its values.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "trainer/distributed/communicator.h"
 #include "trainer/distributed/parallelism.h"
 #include "trainer/files/safetensors.h"
 #include "trainer/model/gpt2.h"
@@ -24,25 +25,24 @@ void loadWeights(Gpt2& model, const std::string& path);
 void saveWeights(const std::string& path, const Gpt2& model, Parallelism& state);
 
 struct TrainingPosition {
-  int64_t step = 0;  // optimiser steps done
-  int64_t run = 0;   // a random number of the run that wrote the checkpoint; 0: no rank keeps anything beside it
+  int64_t step = 0;   // optimiser steps done
+  int64_t runId = 0;  // a random number of the run that wrote the checkpoint; 0: no rank keeps a file beside it
 };
 
-// What else a run goes on with, such as a loss scale: a few numbers under a name. The values belong to somebody else.
+// A few numbers under a name that a resumed run needs besides the model, such as a loss scale. Somebody else owns them.
 struct NamedValues {
   std::string name;
   std::span<double> values;
 };
-std::vector<NamedValues> withoutEmpty(std::vector<NamedValues> states);
-at::Tensor tensorOf(const NamedValues& state);  // (n), fp64, an alias
+at::Tensor tensorOf(const NamedValues& state);  // (n), fp64, an alias; n is not 0
 
-// A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", `more` as "state.NAME", and the
-// run's options and position as metadata. `model` is what the optimiser updates (fp32 masters, where the parameters
-// have 16 bits). No generator state: every step seeds its own (see training.cc). Tensors are gathered from `state` one
-// at a time. path empty: writes nothing, but takes part: all ranks must call it where they hold parts of the state
-// (Parallelism::holdsParts). Throws ProgramError, also for a value that is not finite: what `path` holds stays.
+// A checkpoint is a safetensors file: "model.NAME", "exp_avg.NAME", "exp_avg_sq.NAME", `values` as "state.NAME", and
+// the run's options and position as metadata. `model` is what the optimiser updates (fp32 masters, where the parameters
+// have 16 bits). It holds no generator state: every step seeds its own (dropoutSeed()). Tensors are gathered from
+// `state` one at a time. An empty path writes nothing, but takes part: all ranks must call it where they hold parts of
+// the state (Parallelism::holdsParts). Throws ProgramError, also for a value that is not finite: `path` stays as it is.
 void saveCheckpoint(const std::string& path, const Gpt2& model, Parallelism& state, const TrainingPosition& position,
-                    const nlohmann::json& trajectory, const std::vector<NamedValues>& more = {});
+                    const nlohmann::json& trajectory, const std::vector<NamedValues>& values = {});
 
 // A checkpoint to continue from; its tensors are read one at a time.
 class CheckpointFile {
@@ -53,8 +53,9 @@ class CheckpointFile {
   // Of the model's parameter `index`, in its shape and precision; memory of its own. Throws UsageError for a value that
   // is not finite.
   at::Tensor read(StateKind kind, size_t index) const;
-  // The weights, and `more`: entries missing from the file keep their values. Throws as read(), for the moments, too.
-  void readInto(Gpt2& model, const std::vector<NamedValues>& more = {}) const;
+  // Fills the weights and `values`. Entries missing from the file keep their values. Throws as read(), for the moments,
+  // too.
+  void readInto(Gpt2& model, const std::vector<NamedValues>& values = {}) const;
 
  private:
   void copy(const std::string& name, const at::Tensor& target) const;
@@ -63,8 +64,10 @@ class CheckpointFile {
   TrainingPosition position_;
 };
 
-// SHA-256 over the bytes of all parameters in named() order, then of `more`, as 64 hex digits. Throws ProgramError for
-// a value that is not finite.
-std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& more = {});
+// SHA-256 over the bytes of all parameters in named() order, then of `masters`, as 64 hex digits. Throws ProgramError
+// for a value that is not finite.
+std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& masters = {});
+// Throws ProgramError where a rank's digest after step `step` differs from rank 0's. All ranks must call it.
+void requireSameParameters(Communicator& communicator, const std::string& digest, int64_t step);
 
 }  // namespace gloo_bypass::trainer

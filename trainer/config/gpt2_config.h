@@ -1,4 +1,4 @@
-// The sizes of a GPT-2: those that are published under a name, or of a config.json of Hugging Face's. No libtorch.
+// The sizes of a GPT-2, by its published name or from Hugging Face's config.json. No libtorch.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,7 @@ struct Gpt2Config {
   // tiny, for quick tests.
   static const std::vector<std::string>& names();
   static Gpt2Config of(const std::string& name);
-  // Throws UsageError, one line, for a file that is none, whose sizes make no model, or that asks for another
-  // arithmetic.
+  // Throws UsageError, one line, for another kind of file, sizes that make no model, or another arithmetic.
   static Gpt2Config fromFile(const std::string& path);
 
   // Names and shapes, in the order of registration in Hugging Face's GPT2Model.

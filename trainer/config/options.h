@@ -1,7 +1,5 @@
-// What a run is asked to do: the command line, validated once.
-//
-// parseOptions() is the only place that knows flags; RankEnvironment (rank_environment.h) the only one that reads
-// who this process is.
+// The command line of a run, validated once. Other rooms read these structs; flags.cc fills them, compatibility.cc
+// refuses combinations, trajectory.cc says which of them ranks and checkpoints must agree on. No libtorch.
 #pragma once
 
 #include <cstdint>
@@ -9,45 +7,171 @@
 #include <string>
 #include <variant>
 
-#include <nlohmann/json_fwd.hpp>
-
-#include "trainer/config/averaging_options.h"
-#include "trainer/config/compression_options.h"
-#include "trainer/config/elastic_options.h"
-#include "trainer/config/evaluation_options.h"
 #include "trainer/config/gpt2_config.h"
-#include "trainer/config/model_parallel_options.h"
-#include "trainer/config/precision_options.h"
-#include "trainer/config/sharding_options.h"
-#include "trainer/config/tracing_options.h"
-#include "trainer/data/passages.h"
-#include "trainer/data/sampler.h"
-#include "trainer/metrics/target_loss.h"
-#include "trainer/optimizer/schedule.h"
 
 namespace gloo_bypass::trainer {
+
+enum class Precision { kFloat32, kFloat64, kBFloat16, kFloat16 };
+
+// The number of bits of parameters, gradients and arithmetic, and the factor that scales the loss.
+struct PrecisionOptions {
+  Precision type = Precision::kFloat32;
+  std::string lossScale;             // "dynamic", "off" or a number; empty: dynamic for fp16, off for the others
+  double initialLossScale = 65536;   // of a dynamic one; this and the next are torch.cuda.amp.GradScaler's defaults
+  int64_t lossScaleInterval = 2000;  // steps without overflow after which a dynamic one is doubled
+
+  // Parameters in 16 bits, fp32 masters in the optimiser.
+  bool hasMasters() const { return type == Precision::kBFloat16 || type == Precision::kFloat16; }
+  bool hasDynamicScale() const { return lossScale.empty() ? type == Precision::kFloat16 : lossScale == "dynamic"; }
+  bool isScaled() const { return hasDynamicScale() || (!lossScale.empty() && lossScale != "off"); }
+};
+
+// How a partial last step of an epoch is handled.
+enum class Tail {
+  kDrop,
+  kPad,  // the epoch's first samples fill it up to a multiple of the ranks: DistributedSampler with a DataLoader that
+         // keeps the last batch
+  kWeighted,  // the first ranks have one sample more than the others, which may have none
+};
+
+enum class Passages {
+  kNone,
+  kLines,       // WikiText's: a paragraph is a line
+  kParagraphs,  // of a text with wrapped lines: blank lines are between them
+};
+
+enum class ScheduleShape { kConstant, kLinear, kCosine };
+enum class RateScaling { kNone, kLinear, kSquareRoot };
+
+struct ScheduleOptions {
+  ScheduleShape shape = ScheduleShape::kConstant;
+  int64_t warmupSteps = 0;
+  double minimumRatio = 0;  // of the highest rate, at the end of linear and cosine and after it
+  int64_t steps = 0;        // at which the decay ends; 0: the run's last
+  RateScaling scaling = RateScaling::kNone;
+  int64_t baseBatch = 0;  // samples a step, of all ranks, that --lr is meant for; 0: not given
+
+  int64_t endOfDecay(int64_t runSteps) const { return steps > 0 ? steps : runSteps; }
+  // false: every step has the rate of --lr, and neither metrics nor checkpoints mention a schedule.
+  bool isUsed() const { return shape != ScheduleShape::kConstant || warmupSteps > 0 || scaling != RateScaling::kNone; }
+};
+
+enum class CompressionMethod { kNone, kFp16, kBf16, kTopK, kRandomK, kSign, kTernGrad, kQsgd, kPowerSgd };
+
+struct CompressionOptions {
+  CompressionMethod method = CompressionMethod::kNone;
+  double ratio = 0.01;                 // top-k, random-k: share of each tensor's elements that is sent
+  int64_t levels = 16;                 // QSGD: above zero
+  int64_t rank = 4;                    // PowerSGD
+  std::optional<int64_t> warmupSteps;  // as given; plainSteps() has the default
+  bool errorFeedback = true;           // where the method has it
+
+  bool isUsed() const { return method != CompressionMethod::kNone; }
+  bool isSparse() const { return method == CompressionMethod::kTopK || method == CompressionMethod::kRandomK; }
+  bool canFeedBack() const {
+    return isSparse() || method == CompressionMethod::kSign || method == CompressionMethod::kPowerSgd;
+  }
+  // Whether each rank writes a file of its own beside a checkpoint: what it did not send, or PowerSGD's last matrices.
+  bool keepsRankState() const { return method == CompressionMethod::kPowerSgd || (canFeedBack() && errorFeedback); }
+  // Steps with the plain all-reduce before.
+  int64_t plainSteps() const { return warmupSteps.value_or(method == CompressionMethod::kPowerSgd ? 10 : 0); }
+};
+
+enum class AveragingMethod { kNone, kLocalSgd, kDiLoCo, kCentral, kAsynchronous, kGossip };
+enum class StalenessPenalty { kNone, kInverse };
+enum class GossipTopology { kRing, kExponential, kRandom };
+
+// How ranks meet where they do not reduce every gradient.
+struct AveragingOptions {
+  AveragingMethod method = AveragingMethod::kNone;
+  int64_t innerSteps = 10;                      // local-sgd, diloco: optimiser steps between two meetings
+  double outerRate = 0.7, outerMomentum = 0.9;  // diloco
+  int64_t stalenessBound = -1;  // asynchronous: steps that a rank may be ahead of the slowest; -1: any number
+  StalenessPenalty stalenessPenalty = StalenessPenalty::kNone;
+  GossipTopology topology = GossipTopology::kRing;
+
+  bool isUsed() const { return method != AveragingMethod::kNone; }
+  bool isAsynchronous() const { return method == AveragingMethod::kAsynchronous; }
+  bool hasInnerSteps() const { return method == AveragingMethod::kLocalSgd || method == AveragingMethod::kDiLoCo; }
+  // Whether each rank writes a file of its own beside a checkpoint.
+  bool keepsRankState() const { return isUsed() && !isAsynchronous() && method != AveragingMethod::kCentral; }
+};
+
+enum class ModelParallelism {
+  kNone,    // each rank has the model to itself
+  kTensor,  // a part of each block (Shoeybi et al. 2019)
+  kGpipe,   // some of the blocks; all forwards, then all backwards (Huang et al. 2019)
+  k1F1B,    // some of the blocks; a backward as soon as it can be (Narayanan et al. 2019)
+};
+
+struct ModelParallelOptions {
+  ModelParallelism method = ModelParallelism::kNone;
+  bool isUsed() const { return method != ModelParallelism::kNone; }
+  bool isPipeline() const { return method == ModelParallelism::kGpipe || method == ModelParallelism::k1F1B; }
+  // Among how many the data is shared out: all ranks, or one where they share a model.
+  int dataRanks(int worldSize) const { return isUsed() ? 1 : worldSize; }
+  int dataRank(int rank) const { return isUsed() ? 0 : rank; }
+};
+
+struct ShardingOptions {
+  int64_t zero = 0;  // ZeRO's stage; 0: every rank holds everything (DDP)
+  bool isUsed() const { return zero > 0; }
+};
+
+// Training that outlives its ranks.
+struct ElasticOptions {
+  std::string range;  // "MIN:MAX" as given; empty: not elastic
+  int minRanks = 0, maxRanks = 0;
+  int maxRestarts = 3;
+  double rejoinSeconds = 30;  // after which the slot of a rank that failed is used again, at the next restart
+  std::string samplesPath;    // --log-samples; empty: none
+
+  bool isUsed() const { return maxRanks > 0; }
+};
+
+struct TargetLossOptions {
+  double loss = 0;     // the run ends at or below it; 0: no target
+  int64_t window = 1;  // steps
+
+  bool isUsed() const { return loss > 0; }
+};
+
+struct TracingOptions {
+  std::string tracePath;  // Chrome trace of all ranks, which rank 0 writes at the end; empty: none
+  bool measurePeak = false;
+  double peakFlopsPerSecond = 0;  // of one rank, as given; 0: not given
+};
+
+// The loss on text that is not trained on. Only the first decides what a run computes, by leaving samples out.
+struct EvaluationOptions {
+  int64_t samples = 0;   // the last ones of the text, held out of training; 0: none
+  std::string dataPath;  // another text, all of it; empty: none
+  int64_t every = 0;     // steps; 0: at the end only
+
+  bool isUsed() const { return samples > 0 || !dataPath.empty(); }
+};
 
 struct Options {
   // The run.
   int spawn = 0;                     // ranks to start here; 0: this process is one rank
-  std::string model = "distilgpt2";  // a name, or the config.json that `modelSizes` are of
+  std::string model = "distilgpt2";  // a name, or the path of the config.json that gave `modelSizes`
   std::optional<Gpt2Config> modelSizes;
   PrecisionOptions precision;
   int64_t batchSize = 8;  // samples a rank and micro-batch
   int64_t seqLength = 64;
-  Tail tail = Tail::kDrop;
-  Passages passages = Passages::kNone;  // other than kNone: samples of their own, unless packed
-  bool pack = false;
-  bool isPadded() const { return passages != Passages::kNone && !pack; }
-  bool streamShards = false;
-  int64_t samples = 400;  // 0: the whole text
   int64_t epochs = 1;
   int64_t steps = 0;  // 0: as many as the epochs hold
   int64_t accumulate = 1;
   uint64_t seed = 42;
   double dropout = 0.0;
   // Data.
-  std::string dataPath;  // empty: the sample text beside the program
+  std::string dataPath;   // empty: the sample text beside the program
+  int64_t samples = 400;  // 0: the whole text
+  Tail tail = Tail::kDrop;
+  Passages passages = Passages::kNone;  // other than kNone: samples of their own, unless packed
+  bool pack = false;
+  bool isPadded() const { return passages != Passages::kNone && !pack; }
+  bool streamShards = false;
   std::string vocabPath, mergesPath;
   std::string weightsPath;  // model.safetensors; empty: random
   // Optimiser.
@@ -66,6 +190,7 @@ struct Options {
   std::string pluginPath;  // empty: beside the program, when needed
   double timeoutSeconds = 300;
   double rendezvousTimeoutSeconds = 120;
+  ElasticOptions elastic;
   // Memory.
   ShardingOptions sharding;
   bool activationCheckpointing = false;
@@ -77,22 +202,20 @@ struct Options {
   std::string resumePath;
   std::string saveModelPath;
   TargetLossOptions targetLoss;
-  std::string stepMarkers;  // address[:port] that rank 0 marks steps to; empty: none
+  std::string stepMarkers;  // address[:port] of the step markers that rank 0 sends; empty: none
   int64_t skipFirst = 1;    // steps left out of the medians
   bool verifyRanks = false;
   bool progress = true;
   TracingOptions tracing;
-  ElasticOptions elastic;
   EvaluationOptions evaluation;
+
+  // --no-ddp is a rank alone: it has nobody to wait for.
+  bool endsStepsTogether() const { return ddp && barrier; }
+  // Whether each rank writes a file of its own beside a checkpoint.
+  bool keepsRankState() const { return averaging.keepsRankState() || compression.keepsRankState(); }
 };
 
-Gpt2Config modelConfig(const Options& options);
-
-// What decides the numbers a run computes: ranks must agree on it, and a checkpoint continues only under the same.
-nlohmann::json trajectoryOptions(const Options& options);
-
-// Names the first difference between two trajectoryOptions() as "batch_size: 8 here, 16 there"; empty if none.
-std::string firstDifference(const nlohmann::json& here, const nlohmann::json& there, const std::string& thereName);
+inline Gpt2Config modelConfig(const Options& o) { return o.modelSizes ? *o.modelSizes : Gpt2Config::of(o.model); }
 
 // The options, validated, or a text to print (--help, --version). Throws UsageError, one line.
 std::variant<Options, std::string> parseOptions(int argc, const char* const* argv);

@@ -13,7 +13,6 @@
 #include "trainer/data/shard_stream.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/data/tokenizer.h"
-#include "trainer/model/gpt2.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -124,13 +123,30 @@ Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
 
 Batches::Batches(const Options& options, int rank, int worldSize)
     : options_(options),
-      worldSize_(worldSize),
+      rank_(options.modelParallel.dataRank(rank)),
+      ranks_(options.modelParallel.dataRanks(worldSize)),
       corpus_(loadCorpus(options)),
-      sampleCount_(trainedSamples(options, corpus_, worldSize)),
-      globalBatch_(options.batchSize * ranksOfBatch(options, worldSize)),
-      sampler_(sampleCount_, worldSize, rank, DistributedSampler::GlobalBatch{globalBatch_}, options.seed, options.tail,
+      sampleCount_(trainedSamples(options, corpus_, ranks_)),
+      globalBatch_(options.batchSize * ranksOfBatch(options, ranks_)),
+      sampler_(sampleCount_, ranks_, rank_, DistributedSampler::GlobalBatch{globalBatch_}, options.seed, options.tail,
                corpus_.samplesOfShards()),
-      stepsPerEpoch_(stepsOfAnEpoch(options, sampleCount_, ranksOfBatch(options, worldSize))) {}
+      stepsPerEpoch_(stepsOfAnEpoch(options, sampleCount_, ranksOfBatch(options, ranks_))) {}
+
+RunSize Batches::runSize(int64_t steps) const {
+  return {.steps = steps, .ranks = ranks_, .samples = sampleCount_, .text = corpus_.fingerprint()};
+}
+
+int64_t Batches::samplesOfAnUpdate() const {
+  return (options_.averaging.isAsynchronous() ? options_.batchSize : globalBatch_) * options_.accumulate;
+}
+
+void Batches::addMetrics(int64_t step, StepMetrics& metrics) {
+  metrics.tokens = targetsIn(step);
+  if (options_.isPadded()) {
+    metrics.ofMethods["padding"] =
+        100 * (1 - static_cast<double>(metrics.tokens) / static_cast<double>(positionsIn(step)));
+  }
+}
 
 int64_t Batches::microBatches(int64_t step) const {
   return std::min(options_.accumulate, sampler_.batchesPerEpoch() - batchOfMicro(step, 0));
@@ -166,7 +182,7 @@ Batches::Weight Batches::weightOf(int64_t step, int64_t micro) {
     all = static_cast<double>(targetsIn(sampler_.wholeBatch(epoch, batch)));
     ofStep = static_cast<double>(targetsIn(step));
   }
-  return {.ranks = own * worldSize_ / all, .micros = ofStep / all};
+  return {.ranks = own * ranks_ / all, .micros = ofStep / all};
 }
 
 std::vector<int64_t> Batches::samplesOf(int64_t step) {

@@ -9,9 +9,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/config/options.h"
+#include "trainer/config/trajectory.h"
 #include "trainer/data/corpus.h"
 #include "trainer/data/sampler.h"
+#include "trainer/metrics/metrics.h"
 
 namespace gloo_bypass::trainer {
 
@@ -19,8 +20,8 @@ struct Batch {
   at::Tensor ids, targets;  // (B, T), int64, CPU
 };
 
-// Reads and tokenises a text, or the one that the options name, of which the first maxSamples samples (0: all). Throws
-// UsageError for one that this model cannot be trained on. byShard: see Corpus.
+// Reads and tokenises the first maxSamples samples (0: all) of a text, or of the one that the options name. Throws
+// UsageError for a text that this model cannot be trained on. byShard: see Corpus.
 Corpus loadText(const Options& options, const std::string& path, int64_t maxSamples, bool byShard = false);
 Corpus loadCorpus(const Options& options);
 
@@ -32,7 +33,8 @@ Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices);
 
 class Batches {
  public:
-  // Keeps a reference to the options. Throws UsageError where the samples do not fill a step.
+  // Keeps a reference to the options. Ranks that share a model share its samples as well. Throws UsageError where the
+  // samples do not fill a step.
   Batches(const Options& options, int rank, int worldSize);
 
   // The whole text; the first sampleCount() samples are trained on, the rest is held out. Of streamed shards so many,
@@ -40,12 +42,17 @@ class Batches {
   const Corpus& corpus() const { return corpus_; }
   int64_t sampleCount() const { return sampleCount_; }
   int64_t stepsPerEpoch() const { return stepsPerEpoch_; }
-  // Samples of a micro-batch over all ranks.
-  int64_t globalBatch() const { return globalBatch_; }
+  // Among those that have samples of their own.
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+  RunSize runSize(int64_t steps) const;
+  // Samples of an optimiser step: of all ranks, unless each one's gradient is an update.
+  int64_t samplesOfAnUpdate() const;
   // How many of them step `step` has: fewer than --accumulate only where it ends an epoch.
   int64_t microBatches(int64_t step) const;
-  // Samples of a step over all ranks.
+  // Samples of a step over all ranks, and positions in them.
   int64_t samplesIn(int64_t step) const;
+  int64_t positionsIn(int64_t step) const { return samplesIn(step) * options_.seqLength; }
   // Targets of a step over all ranks: samplesIn() x T, unless samples are padded.
   int64_t targetsIn(int64_t step);
   // The mean loss of this rank's targets in a micro-batch, times `ranks`, divided by `micros`, is its part of N times
@@ -54,6 +61,8 @@ class Batches {
     double ranks, micros;
   };
   Weight weightOf(int64_t step, int64_t micro);
+  // What `metrics` has of a step's tokens.
+  void addMetrics(int64_t step, StepMetrics& metrics);
   // Of all micro-batches of step `step`, as numbers of samples.
   std::vector<int64_t> samplesOf(int64_t step);
   // Of micro-batch `micro` of optimiser step `step`, both from 0. A rank that has no sample in it gets one all the
@@ -67,7 +76,7 @@ class Batches {
   }
 
   const Options& options_;
-  int worldSize_;
+  int rank_, ranks_;
   Corpus corpus_;
   int64_t sampleCount_;
   int64_t globalBatch_;

@@ -27,9 +27,6 @@ size_t endOfBlankLine(std::string_view text) {
 
 }  // namespace
 
-const NamedChoices<Passages> kPassages{
-    {"none", Passages::kNone}, {"lines", Passages::kLines}, {"paragraphs", Passages::kParagraphs}};
-
 TextPieces passagePieces(const std::string& path, Passages kind, size_t pieceBytes) {
   return TextPieces(
       path,

@@ -8,20 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "trainer/config/named_choices.h"
+#include "trainer/config/options.h"
 #include "trainer/data/tokenizer.h"
 #include "trainer/files/file_io.h"
 
 namespace gloo_bypass::trainer {
-
-enum class Passages {
-  kNone,
-  kLines,       // as of WikiText, whose paragraphs are lines
-  kParagraphs,  // of a text whose lines are wrapped: blank lines are between them
-};
-
-// As flags have them.
-extern const NamedChoices<Passages> kPassages;
 
 // In their order, without the white space around them; blank ones are none. Views of `text`. `kind` is not kNone.
 std::vector<std::string_view> passagesOf(std::string_view text, Passages kind);

@@ -2,22 +2,16 @@
 //
 // Each epoch's permutation is exactly torch.randperm(samples) under manual_seed(seed + epoch), so a Python script
 // with the same seed visits the same samples. Rank r takes every worldSize-th entry from r on; every rank has the
-// same number of batches, whatever becomes of the incomplete last one. The ranks' b samples at batch s are together the
-// N x b samples that a single rank with batch N x b takes at s.
+// same number of batches, however the incomplete last one is handled. At batch s the ranks together take the N x b
+// samples that a single rank with batch N x b takes.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-namespace gloo_bypass::trainer {
+#include "trainer/config/options.h"
 
-// What becomes of an epoch's last samples, where they do not fill a batch.
-enum class Tail {
-  kDrop,
-  kPad,  // the epoch's first samples fill them up to a multiple of the ranks: DistributedSampler with a DataLoader that
-         // keeps the last
-  kWeighted,  // the first ranks have one more than the others, which may have none
-};
+namespace gloo_bypass::trainer {
 
 class DistributedSampler {
  public:

@@ -12,6 +12,7 @@
 #include "tools/common/error.h"
 #include "tools/common/run_program.h"
 #include "tools/common/version.h"
+#include "trainer/config/choices.h"
 #include "trainer/data/passages.h"
 #include "trainer/data/token_shards.h"
 #include "trainer/data/tokenizer.h"
@@ -40,7 +41,7 @@ std::variant<TokeniseOptions, std::string> parse(int argc, const char* const* ar
       app.add_option("--vocab", options.vocab, "GPT-2's vocab.json (without: one token a byte)")->type_name("FILE");
   vocab->needs(app.add_option("--merges", options.merges, "GPT-2's merges.txt")->type_name("FILE")->needs(vocab));
   app.add_option_function<std::string>(
-         "--passages", [&options](const std::string& text) { options.passages = kPassages.at(text); },
+         "--passages", [&options](const std::string& text) { options.passages = valueOf(kPassages, text); },
          "lines, or paragraphs between blank lines, with the end-of-text token after each (as of ddp_train --passages "
          "... --pack); none: the "
          "texts as they are")

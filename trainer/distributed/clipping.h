@@ -1,4 +1,4 @@
-// Clipping of gradients of which each rank holds a part.
+// Clipping where each rank holds a part of the gradients.
 #pragma once
 
 #include <vector>

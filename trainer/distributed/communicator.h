@@ -1,127 +1,64 @@
-// Rendezvous and the process group of one rank.
+// The ranks of a run, and what every run exchanges between them, whatever the method.
 //
-// The process group is PyTorch's own ProcessGroupGloo on the device that c10d's registry makes, so that
-// GLOO_DEVICE_TRANSPORT and GLOO_SOCKET_IFNAME mean what they mean in Python. It is derived from only to take
-// timestamps of the gradient all-reduces and, when asked, to hand Gloo another segment size than c10d does.
-// The owner calls from one thread; the group's worker threads call back into the timer only.
+// This class is a rank alone (--no-ddp): its exchanges end at once, with its own values. GroupCommunicator
+// (group_communicator.h) is one rank of several. Collectives must be called by every rank, in the same order. The
+// owner calls from one thread.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <nlohmann/json_fwd.hpp>
 
-#include "trainer/config/options.h"
-#include "trainer/distributed/rank_environment.h"
+#include "trainer/distributed/all_reduce_window.h"
 #include "trainer/metrics/byte_counter.h"
-#include "trainer/metrics/step_markers.h"
-
-namespace at {
-class Tensor;
-}
-
-namespace c10d {
-class ProcessGroup;
-}
 
 namespace gloo_bypass::trainer {
 
-struct BucketTimes {
-  std::chrono::steady_clock::time_point handedOver, done;
-  // When a thread of the process group began its ring, which sends at once; none for what is no all-reduce of the
-  // reducer's.
-  std::optional<std::chrono::steady_clock::time_point> begun;
-  int64_t bytes = 0;
-};
-
-// The all-reduces between two beginWindow() calls. All zero when there were none.
-struct AllReduceWindow {
-  std::chrono::steady_clock::time_point firstHandedOver, lastHandedOver, lastDone;
-  int64_t buckets = 0;
-  int64_t bytes = 0;              // of gradients handed over
-  std::vector<BucketTimes> each;  // in the order of handing over; empty without recordBuckets()
-};
-
-// A tensor on its way between two ranks, which another thread than the waiting one may give up.
-class Transfer {
- public:
-  virtual ~Transfer() = default;
-  // False: given up. Throws where the other rank is gone or took longer than --timeout.
-  virtual bool wait() = 0;
-  virtual void giveUp() = 0;
-};
-
-// A bucket's number in its window; none where no window was open.
-using BucketTicket = std::optional<size_t>;
-
-// Makes sure that c10d's registry knows the transport that GLOO_DEVICE_TRANSPORT names, loading the plug-in when
-// it does not; returns the transport's name ("TCP" when the variable is unset). Throws ProgramError, never falls
-// back to another transport. Loading twice is harmless.
-std::string prepareTransport(const Options& options);
-
 class Communicator {
  public:
-  // Meets the other ranks and connects to them. Throws ProgramError when they do not come in time, disagree on
-  // world size or options, or the port is taken. All waits are bounded by the options' two timeouts.
-  Communicator(const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory);
-  ~Communicator();
+  Communicator() = default;
+  virtual ~Communicator() = default;
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  int rank() const;
-  int worldSize() const;
-  const std::string& transport() const { return transport_; }
-  c10d::ProcessGroup& processGroup();
+  virtual int rank() const { return 0; }
+  virtual int worldSize() const { return 1; }
+  bool isRoot() const { return rank() == 0; }
+  // As GLOO_DEVICE_TRANSPORT names it; "none" for a rank alone.
+  virtual std::string transport() const { return "none"; }
 
-  void barrier();
-  double meanOverRanks(double value);
+  virtual void barrier() {}
+  virtual double meanOverRanks(double value) { return value; }
   // Every rank's value, by rank; all must have the same length.
-  std::vector<std::string> gather(const std::string& value);
+  virtual std::vector<std::string> gather(const std::string& value) { return {value}; }
+  // Adds up over the ranks, in place.
+  virtual void sum(at::Tensor& /*tensor*/) {}
+  // Rank 0's values to all ranks, in messages of at most 250 MiB, as DDP broadcasts.
+  virtual void broadcast(const std::vector<at::Tensor>& /*tensors*/) {}
+  // Returns when the tensor is sent, or here. Contiguous tensors, of the same size and dtype at both ends. A rank alone
+  // has nobody to call them for.
+  virtual void send(const at::Tensor& /*tensor*/, int /*rank*/) {}
+  virtual void receive(const at::Tensor& /*tensor*/, int /*rank*/) {}
 
-  // For what takes the place of the reducer's all-reduce; they belong to no window. Any one thread beside the owner's.
-  // Sums in place; (n), uint8, of the same length at all ranks: by rank.
-  void sum(at::Tensor& tensor);
-  // Contiguous, of the same size and dtype at all ranks: the root's values.
-  void broadcast(at::Tensor& tensor, int root);
-  std::vector<at::Tensor> gather(const at::Tensor& bytes);
-  // Waits until it is sent, or here. Of contiguous tensors, of the same size and dtype at both ends.
-  void send(const at::Tensor& tensor, int rank);
-  void receive(at::Tensor& tensor, int rank);
-  // The same without waiting; any number of threads. The tensor must be there until it is waited for or forgotten.
-  std::unique_ptr<Transfer> startSend(const at::Tensor& tensor, int rank);
-  std::unique_ptr<Transfer> startReceive(at::Tensor& tensor, int rank);
-  // Sends one tensor to some and hears from others, at once: heard[i] from receiveFrom[i].
-  void exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard,
-                const std::vector<int>& receiveFrom);
-  // Around what takes the place of a bucket's all-reduce: the bucket is the window's as if it were all-reduced.
-  BucketTicket bucketHandedOver(int64_t bytes);
-  void bucketDone(const BucketTicket& ticket);
-
-  // `step` 0: of no step, never marked. `gradientBytes`: what all buckets of a step hold together, by which the last
-  // one is known.
-  void beginWindow(uint64_t step, int64_t gradientBytes);
-  // Call after backward returned: every all-reduce has completed then, its timestamp may be microseconds away.
-  AllReduceWindow endWindow();
-
+  // Times the gradients' all-reduces from here to endWindow(). `step` 0: belongs to no step, never marked.
+  // `gradientBytes`: of all buckets of a step together, by which the last one is known.
+  virtual void beginWindow(uint64_t /*step*/, int64_t /*gradientBytes*/) {}
+  // Call after backward has returned: every all-reduce has completed then, its timestamp may be microseconds away.
+  virtual AllReduceWindow endWindow() { return {}; }
   // From the next window on, windows say when each bucket was handed over and done.
-  void recordBuckets();
+  virtual void recordBuckets() {}
+  // Of the run, between windows: "step_markers" where this rank sent some.
+  virtual void addSummary(nlohmann::json& /*record*/) const {}
 
-  // Null unless this rank marks steps. To be looked at between windows.
-  const StepMarkers* stepMarkers() const;
-
-  ByteCounter& byteCounter() { return *byteCounter_; }
+  // Since the ranks connected; nothing where nobody counts.
+  virtual std::optional<ByteCounts> byteCounts() { return std::nullopt; }
+  virtual const char* byteSource() const { return "none"; }
   // Throws ProgramError unless bytes went over the transport named, and none over another one, as the plug-in counts.
-  void requireBytesOverTransport() const;
-
- private:
-  struct Group;  // keeps c10d's headers out of this one
-  std::string transport_;
-  std::unique_ptr<Group> group_;
-  std::unique_ptr<ByteCounter> byteCounter_;
+  virtual void requireBytesOverTransport() const {}
 };
 
 }  // namespace gloo_bypass::trainer

@@ -13,10 +13,9 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr size_t kBroadcastBytes = size_t{250} << 20;  // DDP's _DDP_BROADCAST_BUCKET size
 constexpr double kMebibyte = 1 << 20;
 
-c10::intrusive_ptr<c10d::ProcessGroup> share(Communicator& communicator) {
+c10::intrusive_ptr<c10d::ProcessGroup> share(GroupCommunicator& communicator) {
   return c10::intrusive_ptr<c10d::ProcessGroup>::reclaim_copy(&communicator.processGroup());
 }
 
@@ -28,11 +27,11 @@ struct DataParallel::Torch {
   int64_t gradientBytes = 0;
 };
 
-DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options)
+DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const Options& options)
     : Parallelism(optimizer), torch_(std::make_unique<Torch>()) {
   const auto parameters = model.parameters();
   c10d::verify_params_across_processes(share(communicator), parameters, {});
-  broadcast(communicator, parameters);
+  communicator.broadcast(parameters);
 
   const auto first = static_cast<size_t>(options.firstBucketMb * kMebibyte);
   const auto cap = static_cast<size_t>(options.bucketCapMb * kMebibyte);
@@ -89,16 +88,5 @@ void DataParallel::addMetrics(nlohmann::json& record) const {
 }
 
 RankState DataParallel::rankState() const { return torch_->compressed ? torch_->compressed->state() : RankState(); }
-
-void DataParallel::broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors) {
-  std::vector<at::Tensor> detached;
-  for (const auto& tensor : tensors) {
-    // c10d's Gloo in PyTorch 1.13 knows no bf16. A broadcast only copies: as good as 16 other bits.
-    detached.push_back(tensor.scalar_type() == at::kBFloat16 ? tensor.detach().view(at::kHalf) : tensor.detach());
-  }
-  if (!detached.empty()) {
-    c10d::broadcast_coalesced(share(communicator), detached, kBroadcastBytes, 0);
-  }
-}
 
 }  // namespace gloo_bypass::trainer

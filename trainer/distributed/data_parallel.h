@@ -10,7 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainer/config/options.h"
-#include "trainer/distributed/communicator.h"
+#include "trainer/distributed/group_communicator.h"
 #include "trainer/distributed/parallelism.h"
 #include "trainer/model/gpt2.h"
 
@@ -19,17 +19,15 @@ namespace gloo_bypass::trainer {
 class DataParallel final : public Parallelism {
  public:
   // Keeps references to the model's parameters and the communicator, which must outlive it.
-  DataParallel(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options);
+  DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const Options& options);
   ~DataParallel() override;
 
+  bool learnsFromBackward() const override { return true; }
   void beforeForward(bool synchronise) override;
   void beforeBackward(bool synchronise) override;
   void beginStep(int64_t step) override;
   void addMetrics(nlohmann::json& record) const override;
   RankState rankState() const override;
-
-  // Rank 0's values to all ranks, in messages of at most 250 MiB, as DDP broadcasts.
-  static void broadcast(Communicator& communicator, const std::vector<at::Tensor>& tensors);
 
  private:
   struct Torch;  // keeps c10d's headers out of this one

@@ -14,7 +14,7 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json_fwd.hpp>
 
-#include "trainer/checkpoint/rank_state.h"
+#include "trainer/distributed/rank_state.h"
 #include "trainer/metrics/metrics.h"
 #include "trainer/optimizer/optimizer.h"
 
@@ -48,7 +48,7 @@ class Parallelism {
   // In what order a step's forwards and backwards run: one backward for each forward, the micro-batches' backwards in
   // their order.
   virtual std::vector<Pass> planPasses(int64_t microBatches);
-  // synchronise: of a step's last micro-batch, after whose backward all gradients are the ranks' common ones.
+  // synchronise: for a step's last micro-batch. After its backward all ranks have the same gradients.
   virtual void beforeForward(bool /*synchronise*/) {}
   virtual void beforeBackward(bool /*synchronise*/) {}
   // After a step's last backward: what ranks still owe each other, and what `metrics` has of the loss.
@@ -66,15 +66,15 @@ class Parallelism {
 
   // Whether what the model computes here is the loss of this rank's samples.
   virtual bool hasLoss() const { return true; }
-  // Whether a backward leaves something behind that decides how the next ones add up.
-  virtual bool learnsFromBackward() const { return true; }
-  // When this rank did nothing but wait for others, in forwards, backwards and completeBackward(), since the last call;
-  // where it is known.
+  // Whether the first backward decides how the later ones add up gradients.
+  virtual bool learnsFromBackward() const { return false; }
+  // When this rank only waited for others in forwards, backwards and completeBackward(), since the last call; empty
+  // where that is unknown.
   virtual std::vector<Interval> takeWaits() { return {}; }
 
   // Of the step that updateParameters() ended.
   virtual void addMetrics(nlohmann::json& /*record*/) const {}
-  // At all ranks after the same step: what is asked for below is what a run goes on from then.
+  // At all ranks after the same step. From then on the state below is what a resumed run continues with.
   virtual void beforeCheckpoint() {}
   // Once, after the last step: all ranks have the same parameters then, whatever they had before.
   virtual void finish() {}
@@ -87,7 +87,7 @@ class Parallelism {
 
   // Gradient bytes that a synchronising backward of the model with these parameters hands to the process group.
   virtual int64_t synchronisedBytes(const std::vector<at::Tensor>& parameters) const;
-  // To be asked before updateParameters(), while the gradients are there.
+  // Call it before updateParameters(), while the gradients are there.
   virtual HeldBytes heldBytes(const std::vector<at::Tensor>& parameters) const;
 
   // For files and digests: whether ranks hold parts of the state, so that all of them must call whole(), in the same
@@ -95,7 +95,7 @@ class Parallelism {
   virtual bool holdsParts() const { return false; }
   // What the optimiser holds for the model's parameter `index` (named() order), whole; alive until the next call.
   virtual at::Tensor whole(StateKind kind, size_t index);
-  // The model's parameter `index` itself, whole, of which `held` is here; alive until the next call.
+  // The model's parameter `index` itself, whole; `held` is this rank's part of it. Alive until the next call.
   virtual at::Tensor wholeParameter(const at::Tensor& held, size_t /*index*/) { return held; }
   // Fills the optimiser's moments from rank 0's source, which gives them in the parameters' shapes; the others' is
   // empty. Where ranks hold parts, they all have theirs then; else rank 0 alone.

@@ -17,7 +17,7 @@
 #include "plugin/compatibility/torch/tcp_store.h"
 #include "tools/common/error.h"
 #include "tools/common/free_port.h"
-#include "trainer/config/options.h"
+#include "trainer/config/trajectory.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -40,8 +40,8 @@ std::string readFile(const std::string& path, size_t maxBytes);
 // A text file from front to back, in pieces that can be read alone: only one of them is in memory.
 class TextPieces {
  public:
-  // How many bytes of `text` make the first piece; 0: no place to cut is known yet, more must be read. Not asked at the
-  // file's end.
+  // How many bytes of `text` make the first piece; 0: it shows no place to cut yet, read more. Not called at the file's
+  // end.
   using Cut = std::function<size_t(std::string_view text)>;
   TextPieces(const std::string& path, Cut cut, size_t pieceBytes);
   // Valid until the next call; empty: that was all. Throws as InputFile::read().
@@ -58,7 +58,7 @@ class TextPieces {
 };
 
 // Refuses a `path` that AtomicFile cannot write: a folder that is not there or may not be written, and what is no
-// regular file, a device above all, which would be replaced. To be asked before hours of work.
+// regular file, a device above all, which would be replaced. Call it before hours of work.
 void checkReplaceable(const std::string& path);
 
 // Writes to a temporary file beside `path`; commit() syncs it, renames it over `path` and syncs the folder. Destroyed
@@ -82,7 +82,7 @@ class AtomicFile {
 class LineWriter {
  public:
   enum class Existing { kReplace, kAppendTo };
-  // "-" is the standard output; anything else is a file, and `existing` says what becomes of one that is there.
+  // "-" is the standard output, anything else a file.
   explicit LineWriter(const std::string& path, Existing existing = Existing::kReplace);
   void writeLine(std::string line);
   // Forces everything to the disk, which reports the errors of writing that come late.

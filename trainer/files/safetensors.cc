@@ -304,6 +304,11 @@ void SafetensorsFile::checkRanges(uint64_t dataBytes) const {
   }
 }
 
+std::string SafetensorsFile::metadata(const std::string& key, const std::string& missing) const {
+  const auto found = metadata_.find(key);
+  return found == metadata_.end() ? missing : found->second;
+}
+
 void SafetensorsFile::read(const StoredTensor& tensor, uint64_t offset, std::span<std::byte> out) const {
   GLOO_BYPASS_CHECK(offset <= tensor.bytes && out.size() <= tensor.bytes - offset);
   file_.read(dataBegin_ + tensor.begin + offset, out);

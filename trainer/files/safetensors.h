@@ -32,6 +32,8 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
+  // `missing` where the file has no such entry.
+  std::string metadata(const std::string& key, const std::string& missing = {}) const;
   const std::string& path() const { return file_.path(); }
   // Fills `out` with what is at byte `offset` of one of tensors(), which must have as many. Throws LastingError where
   // the file has become shorter. Any thread.
@@ -53,7 +55,7 @@ struct TensorView {
   std::span<const std::byte> bytes;
 };
 
-// What a tensor to be written is, and where its bytes come from when its turn has come: so that not all need to be in
+// A tensor to write. writeSafetensors() asks for its bytes when it writes them, so that not all tensors need to be in
 // memory at once.
 struct TensorSource {
   std::string dtype;
@@ -70,7 +72,7 @@ void writeSafetensors(const std::string& path, const std::map<std::string, Tenso
 void writeSafetensors(const std::string& path, const std::map<std::string, TensorView>& tensors,
                       const std::map<std::string, std::string>& metadata);
 
-// What writeSafetensors does with each tensor's bytes, for whoever holds them as well. `path` may be empty.
+// The check that writeSafetensors makes of each tensor's bytes, for other ranks that hold them. `path` may be empty.
 void requireFinite(const std::string& name, std::string_view dtype, std::span<const std::byte> bytes,
                    const std::string& path);
 

@@ -1,6 +1,6 @@
-// Names under which something is being written. What is not finished goes with whoever wrote it: by the destructor, and
-// by SIGINT, SIGTERM and SIGHUP, where removeTemporariesOnSignals() has been called. Only SIGKILL and a lost machine
-// leave it: removeLeftovers() then.
+// Names of files and folders that are being written. The destructor removes what is not finished, and so do SIGINT,
+// SIGTERM and SIGHUP after removeTemporariesOnSignals(). Only SIGKILL and a lost machine leave it behind;
+// removeLeftovers() then removes it.
 //
 // Different objects are independent, in any thread.
 #pragma once
@@ -20,15 +20,15 @@ class TemporaryPath {
   TemporaryPath& operator=(const TemporaryPath&) = delete;
 
   const std::string& path() const { return path_; }
-  // Gives it its name: from here on nobody removes it. False, with errno: it could not be, and stays temporary.
+  // Gives it its final name; nobody removes it from then on. False, with errno: that failed, and it stays temporary.
   bool renameTo(const std::string& target);
 
  private:
   std::string path_;  // empty: renamed
 };
 
-// Once, in a process that starts no others: the signals that end it do so after its temporaries are removed. Those that
-// are ignored, as nohup has it, stay so. The second of a kind ends it at once.
+// Call it once, in a process that starts no others: signals then end it after its temporaries are removed. Signals that
+// are ignored (nohup) stay so. A second signal of a kind ends the process at once.
 void removeTemporariesOnSignals();
 
 // "PATH.tmp.PID" of a process.

@@ -1,4 +1,4 @@
-// Bytes that a rank really sent and received, from whoever moved them; never computed from a formula.
+// Bytes that a rank really sent and received, as the kernel or the plug-in counts them; never computed from a formula.
 #pragma once
 
 #include <cstdint>

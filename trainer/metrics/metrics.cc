@@ -54,6 +54,29 @@ constexpr Field kFields[] = {
 
 }  // namespace
 
+void StepMetrics::setTimes(Time start, Time backwardDone, Time optimizerDone, Time end) {
+  const auto seconds = [](Time from, Time to) { return std::chrono::duration<double>(to - from).count(); };
+  backwardSeconds -= exposedSeconds;
+  optimizerSeconds = seconds(backwardDone, optimizerDone);
+  barrierSeconds = seconds(optimizerDone, end);
+  stepSeconds = seconds(start, end);
+}
+
+void StepMetrics::setPeak(std::optional<int64_t> bytesOfTensors) {
+  if (memory) {
+    memory->peakOfTensors = bytesOfTensors;
+  }
+}
+
+void StepMetrics::setBytes(const char* source, const std::optional<ByteCounts>& before,
+                           const std::optional<ByteCounts>& after) {
+  bytesSource = source;
+  if (before && after) {
+    bytesSent = after->sent - before->sent;
+    bytesReceived = after->received - before->received;
+  }
+}
+
 nlohmann::json toJson(const StepMetrics& m) {
   nlohmann::json json{{"event", "step"},
                       {"step", m.step},
@@ -72,7 +95,7 @@ nlohmann::json toJson(const StepMetrics& m) {
   if (m.gradientNorm) {
     json["gradient_norm"] = *m.gradientNorm;
   }
-  json.update(m.more);
+  json.update(m.ofMethods);
   if (m.memory) {
     json["parameter_bytes"] = m.memory->held.parameters;
     json["gradient_bytes_held"] = m.memory->held.gradients;

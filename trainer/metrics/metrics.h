@@ -1,14 +1,17 @@
 // What a training step is measured by, and the records that a run writes.
 //
-// README.md in this folder defines every field. Durations are seconds, as their names say.
+// trainer/README.md defines every field. Durations are seconds, as their names say.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "trainer/metrics/byte_counter.h"
 
 namespace gloo_bypass::trainer {
 
@@ -35,12 +38,20 @@ struct StepMetrics {
   std::optional<double> gradientNorm;
   std::optional<uint64_t> bytesSent, bytesReceived;
   std::string bytesSource;
-  int64_t tokens = 0;                              // of all ranks
-  double flops = 0;                                // of all ranks
-  std::optional<double> peakFlopsPerSecond;        // of all ranks, where it is known
-  nlohmann::json more = nlohmann::json::object();  // fields of techniques that this run uses
-  std::string digest;                              // only with --verify-ranks
+  int64_t tokens = 0;                                   // of all ranks
+  double flops = 0;                                     // of all ranks
+  std::optional<double> peakFlopsPerSecond;             // of all ranks, where it is known
+  nlohmann::json ofMethods = nlohmann::json::object();  // fields of the methods that this run uses
+  std::string digest;                                   // only with --verify-ranks
   std::optional<MemoryMetrics> memory;
+
+  using Time = std::chrono::steady_clock::time_point;
+  // Once the times of forward, backward and the all-reduces are there. What is left of backward is computation, plus
+  // the reducer's copying of gradients into and out of buckets.
+  void setTimes(Time start, Time backwardDone, Time optimizerDone, Time end);
+  void setPeak(std::optional<int64_t> bytesOfTensors);
+  // The bytes of the step: the difference of two counts of `source`, where both are known.
+  void setBytes(const char* source, const std::optional<ByteCounts>& before, const std::optional<ByteCounts>& after);
 };
 
 nlohmann::json toJson(const StepMetrics& metrics);

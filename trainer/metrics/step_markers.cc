@@ -3,13 +3,14 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "tools/common/error.h"
+#include "trainer/config/marker_address.h"
 #include "transport/wire/step_marker.h"
 
 namespace gloo_bypass::trainer {
@@ -19,29 +20,10 @@ FileDescriptor makeSocket() { return FileDescriptor(::socket(AF_INET, SOCK_DGRAM
 
 }  // namespace
 
-std::optional<sockaddr_in> parseMarkerAddress(const std::string& text) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  const size_t colon = text.find(':');
-  uint16_t port = wire::kStepMarkerPort;
-  if (colon != std::string::npos) {
-    const char* const end = text.data() + text.size();
-    const auto parsed = std::from_chars(text.data() + colon + 1, end, port);
-    if (parsed.ec != std::errc() || parsed.ptr != end || port == 0) {
-      return {};
-    }
-  }
-  address.sin_port = htons(port);
-  if (::inet_pton(AF_INET, text.substr(0, colon).c_str(), &address.sin_addr) != 1) {
-    return {};
-  }
-  return address;
-}
-
-StepMarkers::StepMarkers(const std::string& address) {
-  const auto parsed = parseMarkerAddress(address);
+StepMarkers::StepMarkers(std::string address) : address_(std::move(address)) {
+  const auto parsed = parseMarkerAddress(address_);
   if (!parsed) {
-    throw UsageError(fmt::format("--step-markers {}: neither IPv4 address nor ADDRESS:PORT", address));
+    throw UsageError(fmt::format("--step-markers {}: neither IPv4 address nor ADDRESS:PORT", address_));
   }
   destination_ = *parsed;
   // Asks for a route and whether it is a broadcast address; the sockets that send stay unconnected, since on a
@@ -49,7 +31,7 @@ StepMarkers::StepMarkers(const std::string& address) {
   const auto probe = makeSocket();
   if (probe.get() < 0 ||
       ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&destination_), sizeof destination_) != 0) {
-    throw UsageError(fmt::format("--step-markers {}: cannot be sent to: {}", address, std::strerror(errno)));
+    throw UsageError(fmt::format("--step-markers {}: cannot be sent to: {}", address_, std::strerror(errno)));
   }
 }
 
@@ -86,6 +68,13 @@ void StepMarkers::send(bool last) {
 
 void StepMarkers::fail(const char* what, int error) {
   lastError_ = fmt::format("step {}: {}: {}", step_, what, std::strerror(error));
+}
+
+void StepMarkers::complainOfFailures() const {
+  if (failed_ > 0) {
+    complain("ddp_train",
+             fmt::format("{} step markers were not sent to {}; the last reason: {}", failed_, address_, lastError_));
+  }
 }
 
 nlohmann::json StepMarkers::toJson() const {

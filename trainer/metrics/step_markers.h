@@ -6,7 +6,6 @@
 
 #include <netinet/in.h>
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,13 +14,10 @@
 
 namespace gloo_bypass::trainer {
 
-// "10.32.0.1" or "10.32.0.1:9999"; nullopt: neither.
-std::optional<sockaddr_in> parseMarkerAddress(const std::string& text);
-
 class StepMarkers {
  public:
   // Throws ProgramError where the address is wrong or no route leads there.
-  explicit StepMarkers(const std::string& address);
+  explicit StepMarkers(std::string address);
 
   // Before a step: what can fail and take time.
   void prepare(uint64_t step);
@@ -32,11 +28,14 @@ class StepMarkers {
   // {"sent", "failed", "last_error"}
   nlohmann::json toJson() const;
   const std::string& lastError() const { return lastError_; }
+  // A line on stderr where some were not sent.
+  void complainOfFailures() const;
 
  private:
   void send(bool last);
   void fail(const char* what, int error);
 
+  std::string address_;
   sockaddr_in destination_;
   FileDescriptor socket_;
   uint64_t step_ = 0, sent_ = 0, failed_ = 0;

@@ -1,7 +1,6 @@
 #include "trainer/metrics/target_loss.h"
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include "tools/common/statistics.h"
@@ -14,32 +13,6 @@ namespace {
 constexpr size_t kSeconds = 0, kTokens = 1, kBytes = 2, kSteps = 3, kLosses = 4;
 
 }  // namespace
-
-void addTargetLossOptions(CLI::App& app, TargetLossOptions& o) {
-  app.add_option("--target-loss", o.loss,
-                 "end the run at the step after which the mean over ranks of the loss, averaged over the last "
-                 "--target-window steps, is at most this (0: no target); never reached, the run ends as without, with "
-                 "a line and status 0")
-      ->check(CLI::Range(0.0, 1e9))
-      ->group("Results");
-  app.add_option("--target-window", o.window, "steps over which the loss is averaged for --target-loss")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
-      ->group("Results");
-}
-
-std::string crossCheck(const TargetLossOptions& o, bool barrier, bool isAsynchronous) {
-  if (o.isUsed() && isAsynchronous) {
-    return "--target-loss needs the mean over ranks, which --average asynchronous leaves unknown: no rank waits for "
-           "the others";
-  }
-  if (o.isUsed() && !barrier) {
-    return "--target-loss needs the mean over ranks, which --no-barrier leaves unknown";
-  }
-  if (!o.isUsed() && o.window != 1) {
-    return "--target-window means nothing without --target-loss X";
-  }
-  return {};
-}
 
 TargetLoss::TargetLoss(const TargetLossOptions& options)
     : options_(options), state_(options.isUsed() ? kLosses + static_cast<size_t>(options.window) : 0) {}
@@ -56,7 +29,7 @@ bool TargetLoss::isReached() const {
   return loss && *loss <= options_.loss;
 }
 
-void TargetLoss::forgetBytes() { haveBytes_ = !options_.isUsed() || state_[kSteps] == 0; }
+void TargetLoss::resumed(bool isRoot) { haveBytes_ = isRoot || !options_.isUsed() || state_[kSteps] == 0; }
 
 bool TargetLoss::isReachedBy(const StepMetrics& step) {
   if (!options_.isUsed()) {

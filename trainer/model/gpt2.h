@@ -38,7 +38,7 @@ struct Gpt2Block {
 enum class ForwardPart { kEmbedding, kBlock, kHead };
 using PartComputation = std::function<at::Tensor(const at::Tensor& x)>;
 
-// What surrounds the parts: whoever wants a unit's parameters to be there only while they are read.
+// Wraps the parts of a forward, for a method that holds a unit's parameters only while they are read.
 class PartRunner {
  public:
   virtual ~PartRunner() = default;
@@ -48,7 +48,7 @@ class PartRunner {
   virtual at::Tensor run(ForwardPart part, size_t unit, const at::Tensor& x, const PartComputation& compute) = 0;
 };
 
-// Where ranks share each block (model_parallel/tensor_parallel.h): what surrounds its two halves, attention and MLP.
+// Wraps attention and MLP, the two halves of a block, where ranks share each block (tensor_parallel.h).
 class BlockSplit {
  public:
   virtual ~BlockSplit() = default;
@@ -57,6 +57,10 @@ class BlockSplit {
   // The ranks' parts (BT, C) added up.
   virtual at::Tensor leave(const at::Tensor& part) = 0;
 };
+
+// Seeds the dropout of a micro-batch: a function of its place in the run, not of what ran before, so that a resumed run
+// needs no generator state to go on exactly. `microBatch` counts from the run's first step.
+uint64_t dropoutSeed(uint64_t seed, int rank, int64_t microBatch);
 
 class Gpt2 {
  public:

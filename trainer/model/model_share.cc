@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "tools/common/error.h"
+#include "trainer/config/choices.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -25,7 +26,7 @@ ModelShare::ModelShare(ModelParallelism method, int rank, int ranks, const Gpt2C
   if (method == ModelParallelism::kGpipe || method == ModelParallelism::k1F1B) {
     if (config.layers < ranks) {
       throw UsageError(fmt::format("--model-parallel {}: {} ranks, but {} blocks: at most one rank a block",
-                                   nameOf(method), ranks, config.layers));
+                                   nameOf(kModelParallelisms, method), ranks, config.layers));
     }
     // The first ranks have one more, where they do not divide: the last one has the head to compute.
     const int64_t each = config.layers / ranks, longer = config.layers % ranks;

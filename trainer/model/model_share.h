@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "trainer/config/gpt2_config.h"
-#include "trainer/config/model_parallel_options.h"
+#include "trainer/config/options.h"
 
 namespace gloo_bypass::trainer {
 

@@ -1,5 +1,7 @@
 #include "trainer/model/tensor_memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <fstream>
@@ -9,6 +11,8 @@
 
 #include "plugin/compatibility/torch/cpu_allocator.h"
 #include "tools/common/error.h"
+#include "trainer/config/compatibility.h"
+#include "trainer/model/model_share.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -70,14 +74,15 @@ void checkMemory(const Options& options, int ranks, int ranksHere) {
   const int64_t needed =
       ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
   if (available && needed > *available) {
-    const bool couldShard =
-        options.sharding.zero < 3 && !options.modelParallel.isUsed() && crossCheck(ShardingOptions{1}, options).empty();
+    Options sharded = options;
+    sharded.sharding.zero += 1;
+    const bool couldShard = options.sharding.zero < 3 && conflictIn(sharded).empty();
     throw UsageError(fmt::format(
         "{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
         "available: fewer ranks, a smaller --model{}",
         ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks, static_cast<double>(needed) / kGigabyte,
         static_cast<double>(*available) / kGigabyte,
-        couldShard ? fmt::format(", or --zero {}", std::min<int64_t>(options.sharding.zero + 1, 3)) : ""));
+        couldShard ? fmt::format(", or --zero {}", sharded.sharding.zero) : ""));
   }
 }
 
@@ -88,17 +93,10 @@ void prepareMemory(const Options& options, int ranks) {
   }
 }
 
-std::optional<MemoryMetrics> heldMemory(const Options& options, const Parallelism& parallelism, const Gpt2& model) {
-  if (options.sharding.zero == 0 && !options.memoryMetrics) {
-    return std::nullopt;
-  }
-  return MemoryMetrics{parallelism.heldBytes(model.parameters()), std::nullopt};
-}
-
-void addPeak(std::optional<MemoryMetrics>& memory) {
-  if (memory) {
-    memory->peakOfTensors = peakTensorBytes();
-  }
+double peakMemoryMb() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) * 1024 / 1e6;
 }
 
 void countTensorBytes() {

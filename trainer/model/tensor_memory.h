@@ -7,9 +7,6 @@
 #include <optional>
 
 #include "trainer/config/options.h"
-#include "trainer/distributed/parallelism.h"
-#include "trainer/metrics/metrics.h"
-#include "trainer/model/gpt2.h"
 
 namespace gloo_bypass::trainer {
 
@@ -25,9 +22,8 @@ void checkMemory(const Options& options, int ranks, int ranksHere);
 // checkMemory() for this rank, and countTensorBytes() where --memory-metrics wants it. Before the model is made.
 void prepareMemory(const Options& options, int ranks);
 
-// For a step's record, where --zero or --memory-metrics wants it: before the optimiser's step, and after it.
-std::optional<MemoryMetrics> heldMemory(const Options& options, const Parallelism& parallelism, const Gpt2& model);
-void addPeak(std::optional<MemoryMetrics>& memory);
+// The process's largest resident memory so far.
+double peakMemoryMb();
 
 // From now on, tensors' memory is counted. Call once, before the first tensor is made that shall count.
 void countTensorBytes();

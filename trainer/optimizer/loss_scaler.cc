@@ -11,12 +11,10 @@ constexpr float kGrowth = 2, kBackoff = 0.5;  // GradScaler's growth_factor and 
 }  // namespace
 
 LossScaler::LossScaler(const PrecisionOptions& options) : interval_(options.lossScaleInterval) {
-  const bool isDynamic =
-      options.lossScale.empty() ? options.type == Precision::kFloat16 : options.lossScale == "dynamic";
-  if (isDynamic) {
+  if (options.hasDynamicScale()) {
     mode_ = Mode::kDynamic;
     state_[kScale] = static_cast<float>(options.initialLossScale);
-  } else if (!options.lossScale.empty() && options.lossScale != "off") {
+  } else if (options.isScaled()) {
     mode_ = Mode::kConstant;
     state_[kScale] = std::stof(options.lossScale);
   }

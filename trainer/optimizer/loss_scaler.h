@@ -3,7 +3,7 @@
 // 2018, section 3.2).
 //
 // The dynamic factor follows torch.cuda.amp.GradScaler: a step whose gradients have an infinity or a NaN is left out
-// and the factor halved; after `interval` good steps in a row it is doubled. Pure: gradients are somebody else's. One
+// and the factor halved; after `interval` good steps in a row it is doubled. Pure: it never sees a gradient. One
 // thread.
 #pragma once
 
@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <span>
 
-#include "trainer/config/precision_options.h"
+#include "trainer/config/options.h"
 
 namespace gloo_bypass::trainer {
 
@@ -29,8 +29,8 @@ class LossScaler {
   // At the end of a step; foundInfinity: it was left out. Does nothing when off.
   void update(bool foundInfinity);
 
-  // What a resumed run goes on with: the factor, the good steps since it changed, the steps left out. Empty when off.
-  // Lives as long as this object and is what it works on.
+  // A resumed run needs the factor, the good steps since it changed and the steps left out. Empty when off. Lives as
+  // long as this object, which works on it.
   std::span<double> state() { return isOn() ? std::span<double>(state_) : std::span<double>(); }
 
  private:

@@ -2,7 +2,7 @@
 //
 // One thread at a time. The state exists from the start (PyTorch makes it at the first step), so that a checkpoint
 // and a broadcast need no special case before it. Virtual is what differs where the optimiser's weights are not the
-// model's parameters themselves (precision/master_weights.h).
+// model's parameters themselves (master_weights.h).
 #pragma once
 
 #include <memory>

@@ -8,36 +8,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include <nlohmann/json_fwd.hpp>
 
-namespace CLI {
-class App;
-}
+#include "trainer/config/options.h"
 
 namespace gloo_bypass::trainer {
-
-enum class ScheduleShape { kConstant, kLinear, kCosine };
-enum class RateScaling { kNone, kLinear, kSquareRoot };
-
-struct ScheduleOptions {
-  ScheduleShape shape = ScheduleShape::kConstant;
-  int64_t warmupSteps = 0;
-  double minimumRatio = 0;  // of the highest rate, at the end of linear and cosine and after it
-  int64_t steps = 0;        // at which the decay ends; 0: the run's last
-  RateScaling scaling = RateScaling::kNone;
-  int64_t baseBatch = 0;  // samples a step, of all ranks, that --lr is meant for; 0: not given
-
-  // false: every step has the rate of --lr, and neither metrics nor checkpoints know of schedules.
-  bool isUsed() const { return shape != ScheduleShape::kConstant || warmupSteps > 0 || scaling != RateScaling::kNone; }
-};
-
-void addScheduleOptions(CLI::App& app, ScheduleOptions& options);
-// What is wrong with the options, one line; empty: nothing.
-std::string crossCheck(const ScheduleOptions& options);
-// `runSteps`: of the whole run, resumed or not. Adds nothing where no schedule is used.
-void addToTrajectory(const ScheduleOptions& options, int64_t runSteps, nlohmann::json& trajectory);
 
 class Schedule {
  public:

@@ -5,7 +5,7 @@
 
 #include "tests/support/temporary_folder.h"
 #include "tools/common/error.h"
-#include "trainer/config/options.h"
+#include "trainer/config/trajectory.h"
 #include "trainer/distributed/rank_environment.h"
 #include "trainer/files/file_io.h"
 
@@ -114,8 +114,8 @@ TEST(Options, WrongValues_AreRefused) {
 TEST(Options, Difference_NamesTheFirstFieldThatDiffers) {
   Options one, other;
   other.batchSize = 16;
-  EXPECT_EQ(firstDifference(trajectoryOptions(one), trajectoryOptions(other), "there"), "batch_size: 8 here, 16 there");
-  EXPECT_EQ(firstDifference(trajectoryOptions(one), trajectoryOptions(one), "there"), "");
+  EXPECT_EQ(firstDifference(trajectoryOf(one, {}), trajectoryOf(other, {}), "there"), "batch_size: 8 here, 16 there");
+  EXPECT_EQ(firstDifference(trajectoryOf(one, {}), trajectoryOf(one, {}), "there"), "");
 }
 
 TEST(AtomicFile, WithoutCommit_LeavesNothing) {

@@ -12,6 +12,7 @@
 #include "tests/trainer/metrics/marker_receiver.h"
 #include "tests/trainer/tiny_training.h"
 #include "tools/common/error.h"
+#include "trainer/config/marker_address.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {

@@ -11,7 +11,6 @@
 
 #include "tools/common/error.h"
 #include "trainer/distributed/averaging/flat.h"
-#include "trainer/distributed/data_parallel.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -50,7 +49,7 @@ void fill(at::Tensor& message, const Header& header, const at::Tensor& payload) 
 // Answers one rank, until it is stopped or the rank is gone.
 class Asynchronous::Service {
  public:
-  Service(Communicator& communicator, ParameterServer& server, int rank, const at::Tensor& parameters)
+  Service(GroupCommunicator& communicator, ParameterServer& server, int rank, const at::Tensor& parameters)
       : communicator_(communicator),
         server_(server),
         rank_(rank),
@@ -100,7 +99,7 @@ class Asynchronous::Service {
     return !isStopped_;
   }
 
-  Communicator& communicator_;
+  GroupCommunicator& communicator_;
   ParameterServer& server_;
   const int rank_;
   const at::ScalarType type_;
@@ -111,7 +110,7 @@ class Asynchronous::Service {
   std::thread thread_;  // last: it uses all of them
 };
 
-Asynchronous::Asynchronous(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options)
+Asynchronous::Asynchronous(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const Options& options)
     : Averaging(model, optimizer, communicator), options_(options) {}
 
 Asynchronous::~Asynchronous() {
@@ -185,7 +184,7 @@ void Asynchronous::meet() {
       optimizer_.secondMoments()[i].copy_(served.secondMoments()[i]);
     }
   }
-  DataParallel::broadcast(communicator(), parameters());
+  communicator().broadcast(parameters());
   version_ = (step() + 1) * communicator().worldSize();
 }
 

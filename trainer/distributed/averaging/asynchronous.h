@@ -21,7 +21,7 @@ namespace gloo_bypass::trainer {
 class Asynchronous final : public Averaging {
  public:
   // Keeps references to all four.
-  Asynchronous(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const Options& options);
+  Asynchronous(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const Options& options);
   ~Asynchronous() override;
 
   void beginStep(int64_t step) override;

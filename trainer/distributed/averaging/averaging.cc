@@ -10,15 +10,14 @@
 #include "trainer/distributed/averaging/flat.h"
 #include "trainer/distributed/averaging/gossip.h"
 #include "trainer/distributed/averaging/local_sgd.h"
-#include "trainer/distributed/data_parallel.h"
 
 namespace gloo_bypass::trainer {
 
 using Clock = std::chrono::steady_clock;
 
-Averaging::Averaging(const Gpt2& model, AdamW& optimizer, Communicator& communicator)
+Averaging::Averaging(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator)
     : Parallelism(optimizer), named_(model.named()), parameters_(model.parameters()), communicator_(communicator) {
-  DataParallel::broadcast(communicator, parameters_);
+  communicator.broadcast(parameters_);
 }
 
 void Averaging::beginStep(int64_t step) {
@@ -71,7 +70,7 @@ Averaging::Exchange::~Exchange() {
 }
 
 std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer,
-                                           Communicator& communicator) {
+                                           GroupCommunicator& communicator) {
   const AveragingOptions& chosen = options.averaging;
   switch (chosen.method) {
     case AveragingMethod::kNone:

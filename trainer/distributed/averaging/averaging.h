@@ -1,8 +1,7 @@
-// Ranks that train on their own and meet now and then, or only some of the others: no gradient passes c10d's reducer.
+// Ranks train on their own and meet now and then, or meet only some of the others: no gradient passes c10d's reducer.
 //
-// Every rank begins with rank 0's parameters. What a rank keeps for itself between meetings (its parameters, AdamW's
-// moments) is in a file of its own beside a checkpoint. finish() makes the ranks equal: the model that is saved is
-// their mean. One thread.
+// Every rank begins with rank 0's parameters. Between meetings a rank keeps its own parameters and moments; a file of
+// its own beside a checkpoint holds them. finish() makes the ranks equal: the saved model is their mean. One thread.
 #pragma once
 
 #include <chrono>
@@ -14,8 +13,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/config/averaging_options.h"
-#include "trainer/distributed/communicator.h"
+#include "trainer/config/options.h"
+#include "trainer/distributed/group_communicator.h"
 #include "trainer/distributed/parallelism.h"
 #include "trainer/model/gpt2.h"
 
@@ -24,7 +23,7 @@ namespace gloo_bypass::trainer {
 class Averaging : public Parallelism {
  public:
   // Keeps references to all three.
-  Averaging(const Gpt2& model, AdamW& optimizer, Communicator& communicator);
+  Averaging(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator);
 
   void beginStep(int64_t step) override;
   void finish() override;
@@ -37,7 +36,7 @@ class Averaging : public Parallelism {
 
  protected:
   std::vector<at::Tensor>& parameters() { return parameters_; }
-  Communicator& communicator() { return communicator_; }
+  GroupCommunicator& communicator() { return communicator_; }
   int64_t step() const { return step_; }
   // Of `flat` (n) over all ranks, by the ring; notes how far this one was from it.
   at::Tensor meanOverRanks(const at::Tensor& flat);
@@ -61,7 +60,7 @@ class Averaging : public Parallelism {
  private:
   std::vector<std::pair<std::string, at::Tensor>> named_;
   std::vector<at::Tensor> parameters_;
-  Communicator& communicator_;
+  GroupCommunicator& communicator_;
   int64_t step_ = 0;
   double seconds_ = 0;
   int64_t exchanges_ = 0, exchangesBefore_ = 0;  // of the run; before this step
@@ -70,6 +69,6 @@ class Averaging : public Parallelism {
 
 // Keeps a reference to the options.
 std::unique_ptr<Parallelism> makeAveraging(const Options& options, const Gpt2& model, AdamW& optimizer,
-                                           Communicator& communicator);
+                                           GroupCommunicator& communicator);
 
 }  // namespace gloo_bypass::trainer

@@ -22,7 +22,7 @@ Neighbours neighboursOf(int rank, int worldSize, GossipTopology topology, int64_
 
 class Gossip final : public Averaging {
  public:
-  Gossip(const Gpt2& model, AdamW& optimizer, Communicator& communicator, GossipTopology topology, uint64_t seed)
+  Gossip(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, GossipTopology topology, uint64_t seed)
       : Averaging(model, optimizer, communicator), topology_(topology), seed_(seed) {}
 
   void updateParameters() override;

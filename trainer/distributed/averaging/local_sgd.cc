@@ -16,7 +16,7 @@ void LocalSgd::updateParameters() {
 
 void LocalSgd::meet() { setValues(parameters(), meanOverRanks(flat(parameters()))); }
 
-DiLoCo::DiLoCo(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const AveragingOptions& options)
+DiLoCo::DiLoCo(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const AveragingOptions& options)
     : LocalSgd(model, optimizer, communicator, options.innerSteps),
       rate_(options.outerRate),
       momentum_(options.outerMomentum),

@@ -9,7 +9,7 @@ namespace gloo_bypass::trainer {
 // McMahan et al., FedAvg, 2017). AdamW's moments stay each rank's own.
 class LocalSgd : public Averaging {
  public:
-  LocalSgd(const Gpt2& model, AdamW& optimizer, Communicator& communicator, int64_t innerSteps)
+  LocalSgd(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, int64_t innerSteps)
       : Averaging(model, optimizer, communicator), innerSteps_(innerSteps) {}
 
   void updateParameters() final;
@@ -28,7 +28,7 @@ class LocalSgd : public Averaging {
 // now).
 class DiLoCo final : public LocalSgd {
  public:
-  DiLoCo(const Gpt2& model, AdamW& optimizer, Communicator& communicator, const AveragingOptions& options);
+  DiLoCo(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const AveragingOptions& options);
 
   RankState rankState() const override;
 

@@ -1,4 +1,4 @@
-// What asynchronous SGD has at its central rank: the parameters, their optimiser, and how far each rank is.
+// The central rank of asynchronous SGD: holds the parameters and their optimiser, and counts each rank's steps.
 //
 // Every gradient is applied as it comes, in a step of AdamW of its own (Dean et al., Large Scale Distributed Deep
 // Networks, 2012, section 4.1). It was computed from parameters that have been updated since: its staleness is how
@@ -17,14 +17,14 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/config/averaging_options.h"
+#include "trainer/config/options.h"
 #include "trainer/optimizer/optimizer.h"
 
 namespace gloo_bypass::trainer {
 
 class ParameterServer {
  public:
-  // Owns the optimiser, whose parameters it updates; `updates` have been made before. No wait takes longer than
+  // Owns the optimiser and updates its parameters; `updates` have been made before. No wait takes longer than
   // `patience`.
   ParameterServer(std::unique_ptr<AdamW> optimizer, int worldSize, int64_t updates, const AveragingOptions& options,
                   std::chrono::duration<double> patience);
@@ -37,11 +37,11 @@ class ParameterServer {
     double withheldSeconds = 0;  // waited for slower ranks
   };
   // A step of `rank`: applies its gradient (n), of the parameters of `version`, and returns when the rank may begin its
-  // next step. Throws ProgramError for a version that never was, for ranks that do not come within the patience, and
-  // what fail() was told.
+  // next step. Throws ProgramError for a version that never was and for ranks that do not come within the patience, and
+  // fail()'s reason.
   Answer push(int rank, const at::Tensor& gradient, int64_t version, double rate);
 
-  // Whoever waits or comes from now on throws this.
+  // Every push() that waits or begins from now on throws this.
   void fail(std::exception_ptr reason);
 
   // Between pushes only.

@@ -1,8 +1,7 @@
 // Codes of one tensor that each rank sends to every other: top-k, sign, TernGrad, QSGD.
 //
-// A codec is a pure function: `values` (n) in fp32 or fp64, of which a code has as many bytes at every rank. Values in
-// a code have the dtype of `values`, in the byte order of x86. What cannot be coded is not hidden: a tensor with NaN
-// decodes to one with NaN.
+// A codec is a pure function of `values` (n) in fp32 or fp64. Code length depends only on the element count. Values in
+// a code have the dtype of `values`, in the byte order of x86. A tensor with NaN decodes to one with NaN.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +21,7 @@ class Codec {
   // Of `count` values of `valueBytes` each.
   virtual int64_t codeBytes(int64_t count, int64_t valueBytes) const = 0;
   virtual void encode(const at::Tensor& values, std::span<std::byte> code, const DrawPlace& place) const = 0;
-  // Adds what the code says to `sum` (n). A code of another rank's may say anything: what it names outside of `sum` is
-  // left out.
+  // Adds the decoded values to `sum` (n). The code may come from another rank: indices outside of `sum` are ignored.
   virtual void addDecoded(std::span<const std::byte> code, at::Tensor& sum) const = 0;
 };
 

@@ -19,17 +19,17 @@ std::unique_ptr<Compressor> makeCompressor(const CompressionOptions& options,
     case CompressionMethod::kBf16:
       return std::make_unique<Cast>(at::kBFloat16);
     case CompressionMethod::kTopK:
-      return std::make_unique<GatheredCodes>(makeTopKCodec(options.keptRatio()), feedback(), seed);
+      return std::make_unique<GatheredCodes>(makeTopKCodec(options.ratio), feedback(), seed);
     case CompressionMethod::kRandomK:
-      return std::make_unique<RandomK>(options.keptRatio(), feedback(), seed);
+      return std::make_unique<RandomK>(options.ratio, feedback(), seed);
     case CompressionMethod::kSign:
       return std::make_unique<GatheredCodes>(makeSignCodec(), feedback(), seed);
     case CompressionMethod::kTernGrad:
       return std::make_unique<GatheredCodes>(makeTernGradCodec(), none, seed);
     case CompressionMethod::kQsgd:
-      return std::make_unique<GatheredCodes>(makeQsgdCodec(options.quantisationLevels()), none, seed);
+      return std::make_unique<GatheredCodes>(makeQsgdCodec(options.levels), none, seed);
     case CompressionMethod::kPowerSgd:
-      return std::make_unique<PowerSgd>(options.matrixRank(), feedback(), parameters, seed);
+      return std::make_unique<PowerSgd>(options.rank, feedback(), parameters, seed);
   }
   return nullptr;
 }

@@ -1,7 +1,7 @@
-// A method of gradient compression: how ranks make one gradient of theirs, by sending less than it.
+// A method of gradient compression: averages gradients across ranks while sending fewer bytes.
 //
-// Each tensor is compressed by itself, whatever bucket it is in; what a bucket's tensors make is sent together. So the
-// result does not depend on where the reducer cuts its buckets. Every rank ends with the same bits.
+// It compresses each tensor by itself and sends the codes of a bucket's tensors together. So the result does not depend
+// on where the reducer cuts its buckets. Every rank ends with the same bits.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/checkpoint/rank_state.h"
-#include "trainer/config/compression_options.h"
+#include "trainer/config/options.h"
+#include "trainer/distributed/rank_state.h"
 
 namespace gloo_bypass::trainer {
 

@@ -21,7 +21,7 @@ using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
 // Counts what it hands over.
 class CountedWire final : public Wire {
  public:
-  explicit CountedWire(Communicator& communicator) : communicator_(communicator) {}
+  explicit CountedWire(GroupCommunicator& communicator) : communicator_(communicator) {}
   int rank() const override { return communicator_.rank(); }
   int worldSize() const override { return communicator_.worldSize(); }
   void sum(at::Tensor& tensor) override {
@@ -36,7 +36,7 @@ class CountedWire final : public Wire {
   void reset() { bytes_ = 0; }
 
  private:
-  Communicator& communicator_;
+  GroupCommunicator& communicator_;
   int64_t bytes_ = 0;
 };
 
@@ -44,7 +44,7 @@ class CountedWire final : public Wire {
 
 class CompressedExchange::Worker {
  public:
-  Worker(const CompressionOptions& options, const Gpt2& model, Communicator& communicator, uint64_t seed)
+  Worker(const CompressionOptions& options, const Gpt2& model, GroupCommunicator& communicator, uint64_t seed)
       : plainSteps_(options.plainSteps()),
         compressor_(makeCompressor(options, model.named(), seed)),
         communicator_(communicator),
@@ -132,7 +132,7 @@ class CompressedExchange::Worker {
 
   const int64_t plainSteps_;
   const std::unique_ptr<Compressor> compressor_;
-  Communicator& communicator_;
+  GroupCommunicator& communicator_;
   CountedWire wire_;
   std::map<const at::TensorImpl*, std::size_t> numbers_;
   mutable std::mutex mutex_;
@@ -158,8 +158,8 @@ class Hook final : public c10d::CommHookInterface {
 
 }  // namespace
 
-CompressedExchange::CompressedExchange(const CompressionOptions& options, const Gpt2& model, Communicator& communicator,
-                                       uint64_t seed, c10d::Reducer& reducer)
+CompressedExchange::CompressedExchange(const CompressionOptions& options, const Gpt2& model,
+                                       GroupCommunicator& communicator, uint64_t seed, c10d::Reducer& reducer)
     : worker_(std::make_shared<Worker>(options, model, communicator, seed)) {
   reducer.register_comm_hook(std::make_unique<Hook<Worker>>(worker_));
 }

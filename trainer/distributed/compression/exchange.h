@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <memory>
 
-#include "trainer/distributed/communicator.h"
 #include "trainer/distributed/compression/compressor.h"
+#include "trainer/distributed/group_communicator.h"
 #include "trainer/model/gpt2.h"
 
 namespace c10d {
@@ -23,8 +23,8 @@ class CompressedExchange {
  public:
   // Registers the hook. The reducer must have no other, and end before this object does; model and communicator outlive
   // both.
-  CompressedExchange(const CompressionOptions& options, const Gpt2& model, Communicator& communicator, uint64_t seed,
-                     c10d::Reducer& reducer);
+  CompressedExchange(const CompressionOptions& options, const Gpt2& model, GroupCommunicator& communicator,
+                     uint64_t seed, c10d::Reducer& reducer);
   ~CompressedExchange();
   CompressedExchange(const CompressedExchange&) = delete;
   CompressedExchange& operator=(const CompressedExchange&) = delete;

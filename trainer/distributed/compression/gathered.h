@@ -1,4 +1,5 @@
-// Methods whose codes every rank sends to every other: each decodes all of them, in the order of the ranks.
+// For methods that cannot add codes: every rank sends its codes to every other and decodes all of them, in the order of
+// the ranks.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Methods whose codes can be added, so that the ring's all-reduce carries them: casts and random-k.
+// Methods that can add codes, so that the ring's all-reduce carries them: casts and random-k.
 #pragma once
 
 #include <utility>

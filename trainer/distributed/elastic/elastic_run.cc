@@ -65,9 +65,7 @@ int64_t linesIn(const std::string& path) {
 }
 
 int64_t stepsIn(const std::string& checkpointPath) {
-  const SafetensorsFile file(checkpointPath);
-  const auto found = file.metadata().find("step");
-  return found == file.metadata().end() ? 0 : std::atoll(found->second.c_str());
+  return std::atoll(SafetensorsFile(checkpointPath).metadata("step").c_str());
 }
 
 const char* valueOf(const char* variable) {

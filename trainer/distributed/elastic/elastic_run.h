@@ -1,13 +1,13 @@
-// A rank's part in an elastic run: where it starts, what it tells the launcher, what it writes about restarts and
-// samples.
+// A rank's part in an elastic run: it finds the checkpoint to start from, reports its progress to the launcher, and
+// logs restarts and samples.
 //
-// The launcher (elastic_launcher.h) passes DDP_TRAIN_RESTART, what it knows of the failure before, and
-// DDP_TRAIN_PROGRESS_FD, a file in memory in which rank 0 keeps how far it came: it must be readable after rank 0 was
-// killed. One thread; without --elastic and
-// --log-samples every method does nothing. Durations are of CLOCK_MONOTONIC, which all processes of a machine share.
+// The launcher (elastic_launcher.h) passes two variables: DDP_TRAIN_RESTART describes the failure before, and
+// DDP_TRAIN_PROGRESS_FD is a file in memory. Rank 0 keeps its progress there, so that the launcher can read it after
+// rank 0 was killed. One thread; without --elastic and --log-samples every method does nothing. Durations are of
+// CLOCK_MONOTONIC, which all processes of a machine share.
 //
 // CHECKPOINT.starts has a line for each start of the group since the run began; the generation is how many there were
-// before. No launcher says it: torchrun's agents count restarts each for itself, and none where ranks join.
+// before. No launcher can tell: each of torchrun's agents counts its own restarts, and none where ranks join.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "trainer/config/elastic_options.h"
+#include "trainer/config/options.h"
 #include "trainer/files/file_io.h"
 
 namespace gloo_bypass::trainer {
@@ -29,8 +29,8 @@ struct ElasticProgress {
   double doneSeconds = 0;  // when the last one was, on the monotonic clock; 0: none yet
 };
 ElasticProgress readProgress(int descriptor);
-// Says to the launcher, if it is ours, why this rank ends where a restart would meet the same again; and what a rank
-// said, or nothing.
+// A rank tells the launcher, if it is ours, why it ends where a restart would meet the same fault; the launcher reads
+// it, empty if no rank did.
 void tellLastingFault(const std::string& reason) noexcept;
 std::string readLastingFault(int descriptor);
 double monotonicSeconds();
@@ -50,7 +50,7 @@ class ElasticRun {
   const std::string& startingPoint() const { return startingPoint_; }
   // Whether files that grow with the run are continued.
   bool continues() const { return before_.is_object() || !startingPoint_.empty(); }
-  // Rank 0's, to be called once before the ranks meet: adds this start to CHECKPOINT.starts. Throws ProgramError.
+  // Rank 0 calls it once before the ranks meet: adds this start to CHECKPOINT.starts. Throws ProgramError.
   void countStart();
   // --log-samples: rank 0 empties it before the ranks meet, the others write after that. Throws UsageError.
   void openLog();
@@ -60,8 +60,8 @@ class ElasticRun {
 
   // Once the group is connected: the record of the restart, if this is one. `step`: steps done.
   std::optional<nlohmann::json> restartRecord(int64_t step) const;
-  // Before a step's first collective, so that no checkpoint has a step whose samples were not logged. `step` counts
-  // from 1.
+  // Call it before a step's first collective, so that the samples of every step in a checkpoint are logged. `step`
+  // counts from 1.
   void logSamples(int64_t step, int64_t epoch, const std::function<std::vector<int64_t>()>& samples);
   void stepDone(int64_t step) const;
   // Keeps the checkpoint that is about to be replaced as PATH.previous. Throws ProgramError.
@@ -72,7 +72,7 @@ class ElasticRun {
   std::string checkpointPath_, samplesPath_, startingPoint_;
   int rank_, worldSize_, progress_ = -1;
   int64_t generation_ = 0;
-  nlohmann::json before_;  // the launcher's word on the failure; null: another launcher, or no failure
+  nlohmann::json before_;  // the failure, from our launcher; null: another launcher, or no failure
   std::optional<LineWriter> samples_;
 };
 

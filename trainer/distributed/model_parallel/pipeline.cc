@@ -59,7 +59,8 @@ std::vector<Pass> pipelinePasses(ModelParallelism method, int rank, int ranks, i
   return passes;
 }
 
-Pipeline::Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, const Options& options)
+Pipeline::Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator,
+                   const Options& options)
     : SharedModel(model, whole, optimizer, communicator, options.modelParallel.method, communicator.worldSize() - 1),
       method_(options.modelParallel.method),
       share_(method_, communicator.rank(), communicator.worldSize(), model.config()),

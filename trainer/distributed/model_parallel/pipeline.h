@@ -25,7 +25,7 @@ std::vector<Pass> pipelinePasses(ModelParallelism method, int rank, int ranks, i
 
 class Pipeline final : public SharedModel, private PartRunner {
  public:
-  Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, const Options& options);
+  Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator, const Options& options);
 
   std::vector<Pass> planPasses(int64_t microBatches) override;
   // Waits until all is sent, adds the embedding's gradients up, and gives all ranks the loss.

@@ -20,7 +20,7 @@ at::Tensor viewOf(const at::Tensor& whole, const HeldPiece& piece) {
 
 }  // namespace
 
-SharedModel::SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator,
+SharedModel::SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator,
                          ModelParallelism method, int lossRank)
     : Parallelism(optimizer),
       communicator_(communicator),
@@ -108,7 +108,7 @@ void SharedModel::addMetrics(nlohmann::json& record) const {
 }
 
 std::unique_ptr<SharedModel> makeSharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer,
-                                             Communicator& communicator, const Options& options) {
+                                             GroupCommunicator& communicator, const Options& options) {
   if (options.modelParallel.isPipeline()) {
     return std::make_unique<Pipeline>(model, whole, optimizer, communicator, options);
   }

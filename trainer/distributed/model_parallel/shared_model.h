@@ -12,7 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainer/config/options.h"
-#include "trainer/distributed/communicator.h"
+#include "trainer/distributed/group_communicator.h"
 #include "trainer/distributed/parallelism.h"
 #include "trainer/model/gpt2.h"
 
@@ -21,11 +21,10 @@ namespace gloo_bypass::trainer {
 class SharedModel : public Parallelism {
  public:
   // Gives every rank its part of rank 0's `whole`, which is null at the others. References must outlive it.
-  SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator, ModelParallelism method,
-              int lossRank);
+  SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator,
+              ModelParallelism method, int lossRank);
 
   bool hasLoss() const override { return communicator_.rank() == lossRank_; }
-  bool learnsFromBackward() const override { return false; }
   double clipGradients(double maxNorm) override;
   void beginStep(int64_t step) override;
   // t_wait_s, of this rank; exchanged_bytes, of activations and their gradients that it handed over.
@@ -49,7 +48,7 @@ class SharedModel : public Parallelism {
   }
   void handedOver(const at::Tensor& tensor) { exchangedBytes_ += static_cast<int64_t>(tensor.nbytes()); }
 
-  Communicator& communicator_;
+  GroupCommunicator& communicator_;
 
  private:
   // From what each rank holds; a rank that holds all of it gives its own.
@@ -69,6 +68,6 @@ class SharedModel : public Parallelism {
 
 // The way of the options' method.
 std::unique_ptr<SharedModel> makeSharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer,
-                                             Communicator& communicator, const Options& options);
+                                             GroupCommunicator& communicator, const Options& options);
 
 }  // namespace gloo_bypass::trainer

@@ -34,7 +34,7 @@ struct G : torch::autograd::Function<G> {
 
 }  // namespace
 
-TensorParallel::TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator)
+TensorParallel::TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator)
     : SharedModel(model, whole, optimizer, communicator, ModelParallelism::kTensor, /*lossRank=*/0) {
   model.splitBlocksBy(this);
 }

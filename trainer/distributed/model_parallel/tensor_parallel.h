@@ -14,7 +14,7 @@ namespace gloo_bypass::trainer {
 
 class TensorParallel final : public SharedModel, private BlockSplit {
  public:
-  TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Communicator& communicator);
+  TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator);
 
   // The ranks' sum of a tensor (BT, C); a new one.
   at::Tensor sumOverRanks(const at::Tensor& part);

@@ -5,7 +5,7 @@
 
 namespace gloo_bypass::trainer {
 
-PendingCollective PendingCollective::reduceScatter(Communicator& communicator, const at::Tensor& input) {
+PendingCollective PendingCollective::reduceScatter(GroupCommunicator& communicator, const at::Tensor& input) {
   PendingCollective pending;
   pending.input_ = input;
   pending.received_ = at::empty_like(input);
@@ -15,7 +15,7 @@ PendingCollective PendingCollective::reduceScatter(Communicator& communicator, c
   return pending;
 }
 
-PendingCollective PendingCollective::allGather(Communicator& communicator, const at::Tensor& part,
+PendingCollective PendingCollective::allGather(GroupCommunicator& communicator, const at::Tensor& part,
                                                const std::vector<at::Tensor>& parts) {
   PendingCollective pending;
   std::vector<std::vector<at::Tensor>> outputs{parts};

@@ -12,7 +12,7 @@
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "trainer/distributed/communicator.h"
+#include "trainer/distributed/group_communicator.h"
 
 namespace gloo_bypass::trainer {
 
@@ -20,9 +20,9 @@ namespace gloo_bypass::trainer {
 class PendingCollective {
  public:
   // Reduce-scatter of `input` (N, k), contiguous, row r for rank r; unchanged until wait() returns.
-  static PendingCollective reduceScatter(Communicator& communicator, const at::Tensor& input);
-  // All-gather of `part` (k) into `parts`, N tensors of (k), of which the own one may be `part` itself.
-  static PendingCollective allGather(Communicator& communicator, const at::Tensor& part,
+  static PendingCollective reduceScatter(GroupCommunicator& communicator, const at::Tensor& input);
+  // All-gather of `part` (k) into `parts`, N tensors of (k). This rank's may be `part` itself.
+  static PendingCollective allGather(GroupCommunicator& communicator, const at::Tensor& part,
                                      const std::vector<at::Tensor>& parts);
 
   // Throws what Gloo does where a peer is lost. Of a reduce-scatter: the own row's sum (k); else undefined.

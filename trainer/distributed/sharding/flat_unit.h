@@ -1,4 +1,4 @@
-// The parameters of a model's unit as one flat tensor, of which each rank owns an equal part, its shard.
+// The parameters of a model's unit as one flat tensor. Each rank owns an equal part of it, its shard.
 //
 // Laid out one after another in the model's order and padded with zeros, so that N shards of equal size result: whole
 // tensors are no unit of balance (GPT-2's embedding alone is 47 % of DistilGPT2). FSDP calls this a FlatParameter (Zhao

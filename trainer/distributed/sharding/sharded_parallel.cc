@@ -9,7 +9,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include "trainer/distributed/clipping.h"
-#include "trainer/distributed/data_parallel.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -59,7 +58,7 @@ class ShardedParallel::Residence final : public PartRunner {
 };
 
 ShardedParallel::ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units,
-                                 Communicator& communicator, const Options& options)
+                                 GroupCommunicator& communicator, const Options& options)
     : Parallelism(optimizer),
       units_(units),
       communicator_(communicator),
@@ -72,7 +71,7 @@ ShardedParallel::ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<Flat
       accumulates_(units.size()) {
   const auto indices = model.units();
   for (size_t u = 0; u < units_.size(); ++u) {
-    DataParallel::broadcast(communicator_, {units_[u].whole()});
+    communicator_.broadcast({units_[u].whole()});
     units_[u].fillShard();
     units_[u].release();
     for (size_t i = 0; i < indices[u].size(); ++i) {
@@ -265,7 +264,7 @@ void ShardedParallel::loadMoments(const MomentSource& source) {
           units_[unit].viewOf(flat, places_[index].second).copy_(source(kind, index));
         }
       }
-      DataParallel::broadcast(communicator_, {flat});
+      communicator_.broadcast({flat});
       moments[unit].copy_(units_[unit].shardOf(flat));
     }
   }

@@ -17,7 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/distributed/communicator.h"
+#include "trainer/distributed/group_communicator.h"
 #include "trainer/distributed/parallelism.h"
 #include "trainer/distributed/sharding/collectives.h"
 #include "trainer/distributed/sharding/flat_unit.h"
@@ -29,10 +29,11 @@ class ShardedParallel : public Parallelism {
  public:
   // Broadcasts rank 0's parameters. `units` is of layOutUnits() with the options' stage, and the optimiser's tensors
   // are theirs; all references must outlive it.
-  ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units, Communicator& communicator,
+  ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units, GroupCommunicator& communicator,
                   const Options& options);
   ~ShardedParallel() override;
 
+  bool learnsFromBackward() const override { return true; }
   void beforeBackward(bool synchronise) override;
   double clipGradients(double maxNorm) override;
   void updateParameters() override;
@@ -65,7 +66,7 @@ class ShardedParallel : public Parallelism {
   void inPieces(size_t unit, const Piece& piece) const;
 
   std::vector<FlatUnit>& units_;
-  Communicator& communicator_;
+  GroupCommunicator& communicator_;
   int64_t stage_, pieceBytes_;
   std::vector<std::pair<size_t, size_t>> places_;  // of the model's i-th parameter: unit, index there
   std::unique_ptr<Hooks> hooks_;

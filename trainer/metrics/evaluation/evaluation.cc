@@ -33,17 +33,17 @@ std::optional<Corpus> evaluationText(const Options& options) {
 
 }  // namespace
 
-Evaluation::Evaluation(const Options& options, const Batches& batches, int rank, int worldSize)
+Evaluation::Evaluation(const Options& options, const Batches& batches)
     : text_(evaluationText(options)),
       corpus_(text_ ? *text_ : batches.corpus()),
       first_(text_ ? 0 : batches.sampleCount()),
       count_(text_ ? text_->sampleCount() : options.evaluation.samples),
       every_(options.evaluation.every),
       batchSize_(options.batchSize),
-      rank_(rank),
-      worldSize_(worldSize) {}
+      rank_(batches.rank()),
+      worldSize_(batches.ranks()) {}
 
-nlohmann::json Evaluation::run(const Gpt2& model, bool hasLoss, Communicator* communicator) const {
+nlohmann::json Evaluation::run(const Gpt2& model, bool hasLoss, Communicator& communicator) const {
   const at::NoGradGuard noGrad;
   const auto start = std::chrono::steady_clock::now();
   auto sums = at::zeros({2}, at::kDouble);  // of the tokens' losses; of tokens
@@ -63,9 +63,7 @@ nlohmann::json Evaluation::run(const Gpt2& model, bool hasLoss, Communicator* co
       sums[1] += tokens;
     }
   }
-  if (communicator != nullptr) {
-    communicator->sum(sums);
-  }
+  communicator.sum(sums);
   const double tokens = sums[1].item<double>(), loss = sums[0].item<double>() / tokens;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   return {{"eval_loss", loss},

@@ -25,17 +25,17 @@ namespace gloo_bypass::trainer {
 class Evaluation {
  public:
   // References must outlive it. Throws UsageError where the text that options name makes no sample.
-  Evaluation(const Options& options, const Batches& batches, int rank, int worldSize);
+  Evaluation(const Options& options, const Batches& batches);
 
   bool isUsed() const { return count_ > 0; }
   int64_t sampleCount() const { return count_; }
-  // After step `step`, counted from 1. The end of training is another matter: the run always evaluates then.
+  // After step `step`, counted from 1. The run always evaluates at its end, too.
   bool isDueAfter(int64_t step) const { return isUsed() && every_ > 0 && step % every_ == 0; }
 
-  // By all ranks together; hasLoss: what the model computes here is a loss that counts. `communicator` is null for a
-  // single rank without one. Takes as many forwards at every rank, as a model that is gathered from all of them needs.
+  // By all ranks together; hasLoss: what the model computes here is a loss that counts. Every rank takes as many
+  // forwards, as a model that is gathered from all of them needs.
   // {"eval_loss", "eval_perplexity", "eval_samples", "eval_tokens", "t_eval_s"}.
-  nlohmann::json run(const Gpt2& model, bool hasLoss, Communicator* communicator) const;
+  nlohmann::json run(const Gpt2& model, bool hasLoss, Communicator& communicator) const;
 
  private:
   std::optional<Corpus> text_;  // --eval-data's

@@ -27,16 +27,14 @@ double measureMatrixProduct(const Gpt2Config& config, int64_t tokens, at::Scalar
 }
 
 std::optional<double> peakFlopsPerSecond(const TracingOptions& options, const Gpt2& model, int64_t tokens,
-                                         Communicator* communicator) {
-  const int ranks = communicator != nullptr ? communicator->worldSize() : 1;
+                                         Communicator& communicator) {
+  const int ranks = communicator.worldSize();
   if (!options.measurePeak) {
     return options.peakFlopsPerSecond > 0 ? std::optional(options.peakFlopsPerSecond * ranks) : std::nullopt;
   }
-  if (communicator != nullptr) {
-    communicator->barrier();
-  }
+  communicator.barrier();
   const double own = measureMatrixProduct(model.config(), tokens, model.parameters()[0].scalar_type());
-  return communicator != nullptr ? communicator->meanOverRanks(own) * ranks : own;
+  return communicator.meanOverRanks(own) * ranks;
 }
 
 }  // namespace gloo_bypass::trainer

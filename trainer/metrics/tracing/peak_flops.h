@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "trainer/config/tracing_options.h"
+#include "trainer/config/options.h"
 #include "trainer/distributed/communicator.h"
 #include "trainer/model/gpt2.h"
 
@@ -16,8 +16,8 @@ namespace gloo_bypass::trainer {
 double measureMatrixProduct(const Gpt2Config& config, int64_t tokens, at::ScalarType type);
 
 // By the options; nothing if neither is given. Measuring is collective, since ranks on one machine share it. tokens: of
-// a micro-batch. Null communicator: a rank without a group.
+// a micro-batch.
 std::optional<double> peakFlopsPerSecond(const TracingOptions& options, const Gpt2& model, int64_t tokens,
-                                         Communicator* communicator);
+                                         Communicator& communicator);
 
 }  // namespace gloo_bypass::trainer

@@ -5,7 +5,6 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "tools/common/error.h"
 #include "trainer/files/file_io.h"
@@ -15,21 +14,10 @@ namespace gloo_bypass::trainer {
 namespace {
 
 constexpr int kRoot = 0;
-constexpr int kTag = 7001;  // of messages between two ranks; collectives have tags of their own
 // A round trip is some 100 us over TCP: 10 ms a rank. The shortest of so many is close to what the way allows.
 constexpr int kExchanges = 100;
 
 int64_t nowNs() { return TraceRecorder::nanoseconds(std::chrono::steady_clock::now()); }
-
-void send(Communicator& communicator, const at::Tensor& tensor, int to) {
-  std::vector<at::Tensor> tensors{tensor};
-  communicator.processGroup().send(tensors, to, kTag)->wait();
-}
-
-void receive(Communicator& communicator, const at::Tensor& tensor, int from) {
-  std::vector<at::Tensor> tensors{tensor};
-  communicator.processGroup().recv(tensors, from, kTag)->wait();
-}
 
 // The spans as a tensor (N, 6) of int64 that shares their memory.
 at::Tensor asTensor(const TraceSpan* spans, size_t count) {
@@ -40,9 +28,9 @@ at::Tensor asTensor(const TraceSpan* spans, size_t count) {
 void answerClock(Communicator& communicator, int rank) {
   auto question = at::zeros({1}, at::kLong), answer = at::zeros({1}, at::kLong);
   for (int i = 0; i < kExchanges; ++i) {
-    receive(communicator, question, rank);
+    communicator.receive(question, rank);
     answer.fill_(nowNs());
-    send(communicator, answer, rank);
+    communicator.send(answer, rank);
   }
 }
 
@@ -51,8 +39,8 @@ ClockOffset askClock(Communicator& communicator) {
   std::vector<ClockExchange> exchanges;
   for (int i = 0; i < kExchanges; ++i) {
     ClockExchange exchange{.sentNs = nowNs(), .remoteNs = 0, .receivedNs = 0};
-    send(communicator, question, kRoot);
-    receive(communicator, answer, kRoot);
+    communicator.send(question, kRoot);
+    communicator.receive(answer, kRoot);
     exchange.receivedNs = nowNs();
     exchange.remoteNs = answer.item<int64_t>();
     exchanges.push_back(exchange);
@@ -83,23 +71,22 @@ Tracer::Tracer(std::string path, int rank) : path_(std::move(path)) {
 }
 
 ClockOffset Tracer::compareClocks() const {
-  const bool isRoot = communicator_ == nullptr || communicator_->rank() == kRoot;
-  for (int rank = kRoot + 1; communicator_ != nullptr && isRoot && rank < communicator_->worldSize(); ++rank) {
+  if (!communicator_->isRoot()) {
+    return askClock(*communicator_);
+  }
+  for (int rank = kRoot + 1; rank < communicator_->worldSize(); ++rank) {
     answerClock(*communicator_, rank);
   }
-  return isRoot ? ClockOffset{.localNs = nowNs()} : askClock(*communicator_);
+  return {.localNs = nowNs()};
 }
 
-void Tracer::start(Communicator* communicator, const std::vector<at::Tensor>& parameters) {
+void Tracer::start(Communicator& communicator, const std::vector<at::Tensor>& parameters) {
   if (!isOn()) {
     return;
   }
-  communicator_ = communicator;
+  communicator_ = &communicator;
   originNs_ = nowNs();
   clockAtStart_ = compareClocks();
-  if (communicator_ == nullptr) {
-    return;
-  }
   communicator_->recordBuckets();
   std::vector<int64_t> bytes;
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -171,26 +158,25 @@ void Tracer::write() {
   const ClockOffset clockAtEnd = compareClocks();
   auto header = headerOf(recorder_, clockAtStart_, clockAtEnd);
   const auto& spans = recorder_.spans();
-  if (communicator_ != nullptr && communicator_->rank() != kRoot) {
-    send(*communicator_, header, kRoot);
+  if (!communicator_->isRoot()) {
+    communicator_->send(header, kRoot);
     if (!spans.empty()) {
-      send(*communicator_, asTensor(spans.data(), spans.size()), kRoot);
+      communicator_->send(asTensor(spans.data(), spans.size()), kRoot);
     }
     return;
   }
   AtomicFile file(path_);
-  const int worldSize = communicator_ != nullptr ? communicator_->worldSize() : 1;
-  ChromeTrace trace([&](std::string_view text) { file.write(text); }, originNs_, worldSize,
-                    communicator_ != nullptr ? communicator_->transport() : "none");
+  const int worldSize = communicator_->worldSize();
+  ChromeTrace trace([&](std::string_view text) { file.write(text); }, originNs_, worldSize, communicator_->transport());
   TracedRank traced = tracedRank(kRoot, header.data_ptr<int64_t>());
   int64_t leftOut = traced.leftOut;
   trace.addRank(traced, spans);
   std::vector<TraceSpan> theirs;
   for (int rank = kRoot + 1; rank < worldSize; ++rank) {
-    receive(*communicator_, header, rank);
+    communicator_->receive(header, rank);
     theirs.resize(static_cast<size_t>(header[0].item<int64_t>()));
     if (!theirs.empty()) {
-      receive(*communicator_, asTensor(theirs.data(), theirs.size()), rank);
+      communicator_->receive(asTensor(theirs.data(), theirs.size()), rank);
     }
     traced = tracedRank(rank, header.data_ptr<int64_t>());
     leftOut += traced.leftOut;

@@ -29,9 +29,9 @@ class Tracer {
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
-  // Compares clocks, and asks the parameters to say when their gradients are ready. Null: a rank without a group. The
-  // tracer must outlive every backward from here on. Throws what c10d throws.
-  void start(Communicator* communicator, const std::vector<at::Tensor>& parameters);
+  // Compares clocks, and asks the parameters to say when their gradients are ready. The tracer must outlive every
+  // backward from here on. Throws what c10d throws.
+  void start(Communicator& communicator, const std::vector<at::Tensor>& parameters);
 
   // What a step consists of, in any order. Step 0 is of no step: it is not noted down.
   void addWindow(int64_t step, const AllReduceWindow& window, Time backwardDone);
@@ -54,7 +54,7 @@ class Tracer {
   ClockOffset compareClocks() const;
 
   std::string path_;
-  Communicator* communicator_ = nullptr;
+  Communicator* communicator_ = nullptr;  // from start() on
   std::optional<BucketReadiness> readiness_;
   TraceRecorder recorder_;
   ClockOffset clockAtStart_;

@@ -10,7 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "trainer/config/precision_options.h"
+#include "trainer/config/options.h"
 
 namespace gloo_bypass::trainer::arithmetic {
 

@@ -22,6 +22,7 @@
 #include "tools/common/run_program.h"
 #include "tools/common/statistics.h"
 #include "tools/common/version.h"
+#include "trainer/config/choices.h"
 #include "trainer/model/blas.h"
 #include "trainer/model/precision/arithmetic.h"
 #include "trainer/model/precision/published_loop.h"
@@ -100,7 +101,7 @@ void addProducts(const ProductSize& size, Precision precision, std::vector<Serie
   const auto type = arithmetic::scalarTypeOf(precision);
   at::manual_seed(1);
   const auto x = at::randn({size.m, size.k}).to(type), y = at::randn({size.k, size.n}).to(type);
-  const nlohmann::json names{{"m", size.m}, {"k", size.k}, {"n", size.n}, {"type", name(precision)}};
+  const nlohmann::json names{{"m", size.m}, {"k", size.k}, {"n", size.n}, {"type", nameOf(kPrecisions, precision)}};
   const auto add = [&](const char* kernel, std::function<void()> run) {
     products.push_back({names, std::move(run), 2.0 * static_cast<double>(size.m * size.k * size.n), {}, {}});
     products.back().names["kernel"] = kernel;
@@ -169,7 +170,7 @@ nlohmann::json loopResult(const Series& series, Precision type) {
   result["published_passes"] = kPublishedPasses;
   result["seconds_for_published_passes"] = result["p50_s"].get<double>() * factor;
   result["published_s"] = published > 0 ? nlohmann::json(published) : nlohmann::json(nullptr);
-  fmt::print("{:>5} {:>14.3f} {:>14.3f} {:>12}\n", name(type), result["p50_s"].get<double>() * factor,
+  fmt::print("{:>5} {:>14.3f} {:>14.3f} {:>12}\n", nameOf(kPrecisions, type), result["p50_s"].get<double>() * factor,
              result["p99_s"].get<double>() * factor, published > 0 ? fmt::format("{:.2f}", published) : "-");
   return result;
 }
@@ -189,7 +190,7 @@ int measureAll(const PerfOptions& options) {
   const size_t productCount = all.size();
   for (const Precision type : kTypes) {
     if (options.loopPasses > 0) {
-      all.push_back({{{"type", name(type)}},
+      all.push_back({{{"type", nameOf(kPrecisions, type)}},
                      [type, &options] { runPublishedLoop(type, options.loopPasses); },
                      static_cast<double>(options.loopPasses),
                      {},

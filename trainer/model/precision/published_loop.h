@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "trainer/config/precision_options.h"
+#include "trainer/config/options.h"
 
 namespace gloo_bypass::trainer {
 

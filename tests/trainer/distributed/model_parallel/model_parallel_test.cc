@@ -15,6 +15,7 @@
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
 #include "tools/common/free_port.h"
+#include "trainer/config/choices.h"
 #include "trainer/distributed/model_parallel/pipeline.h"
 #include "trainer/model/gpt2.h"
 #include "trainer/model/model_share.h"
@@ -51,7 +52,8 @@ TEST(ModelShare, RanksTogether_HoldEachElementOnce) {
             held.view({piece.outer, piece.extent, piece.inner}).narrow(1, piece.begin, piece.length).add_(1);
           }
         }
-        EXPECT_TRUE(held.eq(1).all().item<bool>()) << nameOf(method) << ", " << ranks << " ranks: " << parameter.name;
+        EXPECT_TRUE(held.eq(1).all().item<bool>())
+            << nameOf(kModelParallelisms, method) << ", " << ranks << " ranks: " << parameter.name;
         elements += held.numel();
       }
       EXPECT_EQ(elements, config.parameterCount());

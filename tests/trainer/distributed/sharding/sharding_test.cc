@@ -159,8 +159,8 @@ TEST(Zero, PlainTraining_HasNoNewFields) {
 TEST(Zero, WhatItCannotBeWith_IsRefused) {
   const std::vector<std::pair<Flags, std::string>> cases{
       {{"--no-ddp"}, "not with --no-ddp"},
-      {{"--gradient-as-bucket-view"}, "--gradient-as-bucket-view is of the reducer's buckets"},
-      {{"--segment-bytes", "4096"}, "--segment-bytes is of all-reduces"},
+      {{"--gradient-as-bucket-view"}, "--gradient-as-bucket-view has no effect with --zero"},
+      {{"--segment-bytes", "4096"}, "--segment-bytes has no effect with --zero"},
       {{"--precision", "bf16"}, "not with --precision bf16"},
       {{"--compress", "topk"}, "--compress replaces all-reduces"},
       {{"--average", "local-sgd"}, "--average has ranks with models"}};

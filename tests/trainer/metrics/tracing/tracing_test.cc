@@ -13,7 +13,7 @@
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
 #include "tools/common/free_port.h"
-#include "trainer/config/tracing_options.h"
+#include "trainer/config/options.h"
 #include "trainer/metrics/tracing/bucket_readiness.h"
 #include "trainer/metrics/tracing/chrome_trace.h"
 #include "trainer/metrics/tracing/clock_offset.h"

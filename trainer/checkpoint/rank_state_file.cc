@@ -1,4 +1,4 @@
-#include "trainer/checkpoint/rank_state.h"
+#include "trainer/checkpoint/rank_state_file.h"
 
 #include <algorithm>
 #include <filesystem>
@@ -26,12 +26,7 @@ struct Origin {
 };
 
 Origin originOf(const SafetensorsFile& file) {
-  Origin origin;
-  for (auto [key, value] : {std::pair("step", &origin.step), {"run", &origin.run}}) {
-    const auto found = file.metadata().find(key);
-    *value = found == file.metadata().end() ? *value : found->second;
-  }
-  return origin;
+  return {.step = file.metadata("step"), .run = file.metadata("run", "0")};
 }
 
 Origin originOf(const std::string& path) {
@@ -86,12 +81,8 @@ void RankStateFile::load(const RankState& state, int64_t run) const {
         path_, rank_, step_));
   }
   const SafetensorsFile file(path_);
-  const auto text = [&](const char* key) {
-    const auto found = file.metadata().find(key);
-    return found == file.metadata().end() ? std::string() : found->second;
-  };
   const Origin wrote = originOf(file);
-  if (wrote.step != std::to_string(step_) || text("rank") != std::to_string(rank_)) {
+  if (wrote.step != std::to_string(step_) || file.metadata("rank") != std::to_string(rank_)) {
     throw UsageError(fmt::format("{}: not what rank {} kept at step {}", path_, rank_, step_));
   }
   if (wrote.run != std::to_string(run)) {

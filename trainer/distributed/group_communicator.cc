@@ -1,12 +1,10 @@
-#include "trainer/distributed/communicator.h"
+#include "trainer/distributed/group_communicator.h"
 
 #include <dlfcn.h>
 
-#include <condition_variable>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
-#include <mutex>
 #include <optional>
 
 #include <ATen/ATen.h>
@@ -18,6 +16,7 @@
 
 #include "plugin/compatibility/torch/device_registry.h"
 #include "plugin/compatibility/torch/gloo_process_group.h"
+#include "plugin/compatibility/torch/reducer.h"
 #include "tools/common/carried_bytes.h"
 #include "tools/common/error.h"
 #include "tools/common/program_path.h"
@@ -27,7 +26,6 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kPointToPointTag = 0;
 constexpr int kThreadsADevice = 2;  // as torch.distributed does
 
@@ -41,89 +39,6 @@ std::string defaultPluginPath() {
 std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
-
-// Timestamps of the gradient all-reduces, and the markers at the first and the last of them. Handed-over stamps come
-// from the training thread, done stamps from the group's workers.
-class WindowClock {
- public:
-  void sendMarkers(const std::string& address) { markers_.emplace(address); }
-  const StepMarkers* markers() const { return markers_ ? &*markers_ : nullptr; }
-
-  void begin(uint64_t step, int64_t gradientBytes) {
-    const std::lock_guard lock(mutex_);
-    window_ = {};
-    isOpen_ = true;
-    gradientBytes_ = gradientBytes;
-    isMarking_ = markers_ && step != 0;
-    if (isMarking_) {
-      markers_->prepare(step);
-    }
-  }
-  void recordBuckets() { isRecording_ = true; }
-  bool isRecording() const { return isRecording_; }
-  // The bucket's number in the window; none where the operation does not belong to it.
-  std::optional<size_t> handedOver(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    if (!isOpen_) {
-      return {};
-    }
-    window_.lastHandedOver = Clock::now();
-    if (isRecording_) {
-      window_.each.push_back({.handedOver = window_.lastHandedOver, .done = {}, .begun = {}, .bytes = bytes});
-    }
-    if (window_.buckets++ == 0) {
-      window_.firstHandedOver = window_.lastHandedOver;
-      if (isMarking_) {
-        markers_->sendFirst();
-      }
-    }
-    window_.bytes += bytes;
-    ++pending_;
-    return static_cast<size_t>(window_.buckets - 1);
-  }
-  void begun(size_t bucket) {
-    const std::lock_guard lock(mutex_);
-    window_.each[bucket].begun = Clock::now();
-  }
-  void done(size_t bucket) {
-    const std::lock_guard lock(mutex_);
-    window_.lastDone = Clock::now();
-    if (isRecording_) {
-      window_.each[bucket].done = window_.lastDone;
-    }
-    if (--pending_ == 0 && window_.bytes >= gradientBytes_) {
-      markLast();
-    }
-    changed_.notify_all();
-  }
-  AllReduceWindow end() {
-    std::unique_lock lock(mutex_);
-    isOpen_ = false;
-    constexpr std::chrono::seconds kStampsArriveWithin{10};
-    if (!changed_.wait_for(lock, kStampsArriveWithin, [&] { return pending_ == 0; })) {
-      throw ProgramError("an all-reduce of this step has not completed although backward returned");
-    }
-    markLast();  // where parameters had no part in the loss, fewer bytes were handed over
-    return window_;
-  }
-
- private:
-  void markLast() {
-    if (isMarking_ && window_.buckets > 0) {
-      markers_->sendLast();
-    }
-    isMarking_ = false;
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  AllReduceWindow window_;
-  std::optional<StepMarkers> markers_;
-  int64_t gradientBytes_ = 0;
-  int pending_ = 0;
-  bool isOpen_ = false, isMarking_ = false;  // isMarking_: the last marker of this window is still to be sent
-  bool isRecording_ = false;
-};
 
 // c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's), which says when it begins.
 // Sums in the tensor's own type: in 16 bits, each of the ring's additions is made in fp32 and rounded.
@@ -184,19 +99,9 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
                                            const c10d::AllreduceOptions& options) override {
     const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
     const bool saysWhenBegun = bucket && clock_->isRecording();
-    auto work = saysWhenBegun ? segmented(tensors, [clock = clock_, index = *bucket] { clock->begun(index); })
-                              : untimed(tensors, options, bucket.has_value());
-    if (bucket) {
-      work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
-    }
-    return work;
-  }
-
-  c10::intrusive_ptr<c10d::Work> untimed(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options,
-                                         bool isGradient) {
-    // PyTorch 1.13's reduces no bf16.
-    const bool isOurs = (isGradient && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
-    return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
+    return stamped(bucket, saysWhenBegun
+                               ? segmented(tensors, [clock = clock_, index = *bucket] { clock->begun(index); })
+                               : reduce(tensors, options, bucket.has_value()));
   }
 
   // The reduce-scatters of --zero.
@@ -204,14 +109,24 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
                                                std::vector<int64_t>& outputSplits, std::vector<int64_t>& inputSplits,
                                                const c10d::AllToAllOptions& options) override {
     const auto bucket = clock_->handedOver(static_cast<int64_t>(input.nbytes()));
-    auto work = ProcessGroupGloo::alltoall_base(output, input, outputSplits, inputSplits, options);
+    return stamped(bucket, ProcessGroupGloo::alltoall_base(output, input, outputSplits, inputSplits, options));
+  }
+
+  // An all-reduce without a timestamp.
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options,
+                                        bool isGradient) {
+    const bool isOurs = (isGradient && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
+    return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
+  }
+
+ private:
+  c10::intrusive_ptr<c10d::Work> stamped(const BucketTicket& bucket, c10::intrusive_ptr<c10d::Work> work) {
     if (bucket) {
       work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
     }
     return work;
   }
 
- private:
   c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors, std::function<void()> begun = {}) {
     const auto tag = nextTag();
     auto work = c10::make_intrusive<SegmentedAllReduce>(getContext(tag), tensors, nextSequence(), timeout(), tag,
@@ -269,21 +184,22 @@ std::string prepareTransport(const Options& options) {
   return transport;
 }
 
-struct Communicator::Group {
+struct GroupCommunicator::Group {
   std::shared_ptr<WindowClock> clock = std::make_shared<WindowClock>();
   c10::intrusive_ptr<c10d::Store> store;
   c10::intrusive_ptr<TimedProcessGroup> processGroup;
   c10::intrusive_ptr<c10d::ProcessGroup> forReducer;  // the same group
 };
 
-Communicator::Communicator(const RankEnvironment& environment, const Options& options, const nlohmann::json& trajectory)
+GroupCommunicator::GroupCommunicator(const RankEnvironment& environment, const Options& options,
+                                     const nlohmann::json& agreement)
     : transport_(prepareTransport(options)), group_(std::make_unique<Group>()) {
   const auto rendezvousTimeout = milliseconds(options.rendezvousTimeoutSeconds);
   if (environment.rank == 0 && !options.stepMarkers.empty()) {
     group_->clock->sendMarkers(options.stepMarkers);
   }
   group_->store = connectStore(environment, rendezvousTimeout);
-  meetRanks(*group_->store, environment, trajectory, rendezvousTimeout);
+  meetRanks(*group_->store, environment, agreement, rendezvousTimeout);
   const auto before = openTcpSockets();
   auto groupOptions = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeoutSeconds));
   groupOptions->devices = makeDevices();
@@ -295,40 +211,52 @@ Communicator::Communicator(const RankEnvironment& environment, const Options& op
   byteCounter_ = isKernelTcp(transport_) ? makeTcpCounter(before) : makePluginCounter();
 }
 
-Communicator::~Communicator() = default;
+GroupCommunicator::~GroupCommunicator() = default;
 
-int Communicator::rank() const { return group_->processGroup->getRank(); }
-int Communicator::worldSize() const { return group_->processGroup->getSize(); }
-c10d::ProcessGroup& Communicator::processGroup() { return *group_->forReducer; }
+int GroupCommunicator::rank() const { return group_->processGroup->getRank(); }
+int GroupCommunicator::worldSize() const { return group_->processGroup->getSize(); }
+c10d::ProcessGroup& GroupCommunicator::processGroup() { return *group_->forReducer; }
 
-void Communicator::requireBytesOverTransport() const {
+void GroupCommunicator::requireBytesOverTransport() const {
   // Without a plug-in nothing is ours; one of somebody else's may not count.
   if (const auto counters = pluginCounters(); counters && worldSize() > 1) {
     requireCarriedBy(transport_, !isKernelTcp(transport_), {}, carriedBytes(*counters), 1);
   }
 }
 
-void Communicator::barrier() { group_->processGroup->barrier()->wait(); }
+void GroupCommunicator::barrier() { group_->processGroup->barrier()->wait(); }
 
-double Communicator::meanOverRanks(double value) {
+double GroupCommunicator::meanOverRanks(double value) {
   std::vector<at::Tensor> tensors{at::full({1}, value, at::kDouble)};
   group_->processGroup->allreduce(tensors, {})->wait();
   return tensors[0].item<double>() / worldSize();
 }
 
-void Communicator::sum(at::Tensor& tensor) {
+void GroupCommunicator::sum(at::Tensor& tensor) {
   std::vector<at::Tensor> tensors{tensor};
-  group_->processGroup->untimed(tensors, {}, /*isGradient=*/true)->wait();
+  group_->processGroup->reduce(tensors, {}, /*isGradient=*/true)->wait();
 }
 
-void Communicator::broadcast(at::Tensor& tensor, int root) {
+void GroupCommunicator::broadcast(const std::vector<at::Tensor>& tensors) {
+  constexpr size_t kBroadcastBytes = size_t{250} << 20;  // DDP's _DDP_BROADCAST_BUCKET size
+  std::vector<at::Tensor> detached;
+  for (const auto& tensor : tensors) {
+    // c10d's Gloo in PyTorch 1.13 knows no bf16. A broadcast only copies: as good as 16 other bits.
+    detached.push_back(tensor.scalar_type() == at::kBFloat16 ? tensor.detach().view(at::kHalf) : tensor.detach());
+  }
+  if (!detached.empty()) {
+    c10d::broadcast_coalesced(group_->forReducer, detached, kBroadcastBytes, 0);
+  }
+}
+
+void GroupCommunicator::broadcast(at::Tensor& tensor, int root) {
   std::vector<at::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
   group_->processGroup->broadcast(tensors, options)->wait();
 }
 
-std::vector<at::Tensor> Communicator::gather(const at::Tensor& bytes) {
+std::vector<at::Tensor> GroupCommunicator::gather(const at::Tensor& bytes) {
   std::vector<at::Tensor> inputs{bytes};
   std::vector<std::vector<at::Tensor>> outputs(1);
   for (int rank = 0; rank < worldSize(); ++rank) {
@@ -338,12 +266,12 @@ std::vector<at::Tensor> Communicator::gather(const at::Tensor& bytes) {
   return std::move(outputs[0]);
 }
 
-void Communicator::send(const at::Tensor& tensor, int rank) {
+void GroupCommunicator::send(const at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> none;
   exchange(tensor, {rank}, none, {});
 }
 
-void Communicator::receive(at::Tensor& tensor, int rank) {
+void GroupCommunicator::receive(const at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> heard{tensor};
   exchange(tensor, {}, heard, {rank});
 }
@@ -362,18 +290,18 @@ class WorkTransfer final : public Transfer {
 
 }  // namespace
 
-std::unique_ptr<Transfer> Communicator::startSend(const at::Tensor& tensor, int rank) {
+std::unique_ptr<Transfer> GroupCommunicator::startSend(const at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> tensors{tensor};
   return std::make_unique<WorkTransfer>(group_->processGroup->send(tensors, rank, kPointToPointTag));
 }
 
-std::unique_ptr<Transfer> Communicator::startReceive(at::Tensor& tensor, int rank) {
+std::unique_ptr<Transfer> GroupCommunicator::startReceive(at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> tensors{tensor};
   return std::make_unique<WorkTransfer>(group_->processGroup->recv(tensors, rank, kPointToPointTag));
 }
 
-void Communicator::exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard,
-                            const std::vector<int>& receiveFrom) {
+void GroupCommunicator::exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard,
+                                 const std::vector<int>& receiveFrom) {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   for (size_t i = 0; i < receiveFrom.size(); ++i) {
     std::vector<at::Tensor> tensors{heard[i]};
@@ -388,14 +316,14 @@ void Communicator::exchange(const at::Tensor& own, const std::vector<int>& sendT
   }
 }
 
-BucketTicket Communicator::bucketHandedOver(int64_t bytes) { return group_->clock->handedOver(bytes); }
-void Communicator::bucketDone(const BucketTicket& ticket) {
+BucketTicket GroupCommunicator::bucketHandedOver(int64_t bytes) { return group_->clock->handedOver(bytes); }
+void GroupCommunicator::bucketDone(const BucketTicket& ticket) {
   if (ticket) {
     group_->clock->done(*ticket);
   }
 }
 
-std::vector<std::string> Communicator::gather(const std::string& value) {
+std::vector<std::string> GroupCommunicator::gather(const std::string& value) {
   auto bytes = at::empty({static_cast<int64_t>(value.size())}, at::kByte);
   std::copy(value.begin(), value.end(), static_cast<char*>(bytes.data_ptr()));
   std::vector<std::string> values;
@@ -405,9 +333,14 @@ std::vector<std::string> Communicator::gather(const std::string& value) {
   return values;
 }
 
-void Communicator::beginWindow(uint64_t step, int64_t gradientBytes) { group_->clock->begin(step, gradientBytes); }
-void Communicator::recordBuckets() { group_->clock->recordBuckets(); }
-const StepMarkers* Communicator::stepMarkers() const { return group_->clock->markers(); }
-AllReduceWindow Communicator::endWindow() { return group_->clock->end(); }
+void GroupCommunicator::beginWindow(uint64_t step, int64_t gradientBytes) { group_->clock->begin(step, gradientBytes); }
+void GroupCommunicator::recordBuckets() { group_->clock->recordBuckets(); }
+void GroupCommunicator::addSummary(nlohmann::json& record) const {
+  if (const StepMarkers* markers = group_->clock->markers()) {
+    record["step_markers"] = markers->toJson();
+    markers->complainOfFailures();
+  }
+}
+AllReduceWindow GroupCommunicator::endWindow() { return group_->clock->end(); }
 
 }  // namespace gloo_bypass::trainer

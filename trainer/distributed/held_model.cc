@@ -1,0 +1,21 @@
+#include "trainer/distributed/held_model.h"
+
+#include "trainer/model/precision/arithmetic.h"
+#include "trainer/optimizer/master_weights.h"
+
+namespace gloo_bypass::trainer {
+
+HeldModel::HeldModel(const Options& options, const RankEnvironment& environment)
+    : model(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type),
+            ModelShare(options.modelParallel.method, environment.rank, environment.worldSize, modelConfig(options))),
+      weights(mastersOf(model)),
+      units(layOutUnits(model, options.sharding.zero, environment.rank, environment.worldSize)),
+      optimizer(units.empty() ? makeOptimizer(model, weights, options)
+                              : std::make_unique<AdamW>(shardsOf(units), options)) {
+  model.checkpointActivations(options.activationCheckpointing);
+  if (options.modelParallel.isUsed() && environment.rank == 0) {
+    whole.emplace(model.config(), model.named().front().second.scalar_type());
+  }
+}
+
+}  // namespace gloo_bypass::trainer

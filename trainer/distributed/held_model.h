@@ -1,0 +1,29 @@
+// The model as one rank holds it, and the optimiser of what it holds.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "trainer/config/options.h"
+#include "trainer/distributed/rank_environment.h"
+#include "trainer/distributed/sharding/flat_unit.h"
+#include "trainer/model/gpt2.h"
+#include "trainer/optimizer/optimizer.h"
+
+namespace gloo_bypass::trainer {
+
+struct HeldModel {
+  HeldModel(const Options& options, const RankEnvironment& environment);
+
+  Gpt2 model;                   // computes the loss; a part of the whole with --model-parallel
+  Gpt2 weights;                 // what the optimiser updates: the model's own parameters, or their fp32 masters
+  std::vector<FlatUnit> units;  // none without --zero
+  std::unique_ptr<AdamW> optimizer;
+  std::optional<Gpt2> whole;  // rank 0's with --model-parallel, until each rank has its part
+
+  // What rank 0 fills before the ranks meet.
+  Gpt2& initial() { return whole ? *whole : weights; }
+};
+
+}  // namespace gloo_bypass::trainer
