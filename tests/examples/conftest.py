@@ -4,4 +4,4 @@ import pathlib
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "plugin" / "python"))
-from package_runs import PACKAGE_PATH, ROOT, environment_for, run  # noqa: E402, F401  for the tests
+from package_runs import PACKAGE_PATH, ROOT, environment_for, installed_torch, run  # noqa: E402, F401  for the tests

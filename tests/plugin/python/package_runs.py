@@ -5,6 +5,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "plugin" / "torch"))  # ranks.py
 from ranks import HANG_SECONDS, PYTHON, clean_environment  # noqa: E402
@@ -36,3 +38,12 @@ def run(arguments, environment, python=PYTHON, status=0, cwd=None):
     if status is not None:
         assert result.returncode == status, f"exit status {result.returncode}\n{result.stdout}{result.stderr}"
     return result
+
+
+@pytest.fixture(scope="session")
+def installed_torch():
+    """Version of PyTorch as two numbers."""
+    result = run(
+        ["-c", "import torch; print(torch.__version__)"], {**clean_environment(), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    )
+    return tuple(int(word) for word in result.stdout.split(".")[:2])
