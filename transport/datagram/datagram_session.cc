@@ -139,6 +139,11 @@ void DatagramSession::wakeOthers() {
   for (DatagramSession* rail : rails_) rail->markDirty();
 }
 
+// A session that has ended since awaits nothing.
+bool DatagramSession::awaitsRails() const {
+  return stage_ == Stage::kAwaitingRails && core.state() == SessionState::kEstablished;
+}
+
 bool DatagramSession::railsMet() const {
   return railsDue_ == 0 && std::all_of(rails_.begin(), rails_.end(), [](const auto* rail) { return rail->met(); });
 }
@@ -178,8 +183,7 @@ void DatagramSession::warnOfSilence(TimePoint now) const {
 }
 
 ChannelState DatagramSession::state() const {
-  const bool awaitsRails = stage_ == Stage::kAwaitingRails && core.state() == SessionState::kEstablished;
-  return awaitsRails ? ChannelState::kConnecting : channelState(core.state());
+  return awaitsRails() ? ChannelState::kConnecting : channelState(core.state());
 }
 
 bool DatagramSession::finished() const {
@@ -249,7 +253,7 @@ bool DatagramSession::tellEvents() {
         break;
     }
   }
-  if (!end && stage_ == Stage::kAwaitingRails && railsMet()) {
+  if (!end && awaitsRails() && railsMet()) {
     any = true;
     tellConnected();
   }
@@ -271,7 +275,8 @@ void DatagramSession::onStateChange(SessionState state) {
 }
 
 void DatagramSession::tellConnected() {
-  if (stage_ != Stage::kLinkDown) enter(Stage::kConnected);  // else tellEnd() follows
+  // Its link may be gone already: then tellEnd() follows.
+  if (stage_ == Stage::kConnecting || stage_ == Stage::kAwaitingRails) enter(Stage::kConnected);
   if (observer_ != nullptr) observer_->onStateChange(ChannelState::kConnected);
 }
 

@@ -80,6 +80,7 @@ class DatagramSession final : public ChannelSession {
   void enter(Stage next);
   bool met() const { return stage_ == Stage::kAwaitingRails || stage_ == Stage::kConnected; }
   void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
+  bool awaitsRails() const;
   bool railsMet() const;
   const DatagramSession* connectingPath() const;
   void onStateChange(SessionState state);

@@ -364,9 +364,11 @@ void Connection::onMessageAnnounced(MessageKey key, std::size_t length) noexcept
   if (key.kind == MessageKind::kUnbound) group_.announced(*this, key.tag);
 }
 
+// A channel may still report what happens to it after this connection has ended: that changes nothing.
 void Connection::onStateChange(ChannelState state) noexcept {
   switch (state) {
     case ChannelState::kConnected:
+      if (state_ != State::kOpen) return;
       enter(State::kConnected);
       if (OperationTimes* latencies = group_.latencies()) {
         latencies->connect.add(monotonicNow() - connectBegan_);
@@ -376,6 +378,7 @@ void Connection::onStateChange(ChannelState state) noexcept {
       tellCollectiveFailed();
       break;
     case ChannelState::kPeerClosed:
+      if (state_ >= State::kPeerLeft) return;
       end(connected() ? State::kPeerLeft : State::kFailed,
           makeFailure(GLOO_ERROR_MSG("Connection closed by peer: ", describePeer(), ", seen by rank ", group_.rank())));
       break;
