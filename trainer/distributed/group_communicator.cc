@@ -27,6 +27,8 @@ namespace gloo_bypass::trainer {
 namespace {
 
 constexpr int kPointToPointTag = 0;
+// Of send() and receive(): a receive that was started on the other tag must not take what they carry.
+constexpr int kBlockingTag = 7001;
 constexpr int kThreadsADevice = 2;  // as torch.distributed does
 
 // Where the plug-in is when nothing else is said: beside an installed program, in ../plugin/ of one in a build folder.
@@ -267,13 +269,13 @@ std::vector<at::Tensor> GroupCommunicator::gather(const at::Tensor& bytes) {
 }
 
 void GroupCommunicator::send(const at::Tensor& tensor, int rank) {
-  std::vector<at::Tensor> none;
-  exchange(tensor, {rank}, none, {});
+  std::vector<at::Tensor> tensors{tensor};
+  group_->processGroup->send(tensors, rank, kBlockingTag)->wait();
 }
 
 void GroupCommunicator::receive(const at::Tensor& tensor, int rank) {
-  std::vector<at::Tensor> heard{tensor};
-  exchange(tensor, {}, heard, {rank});
+  std::vector<at::Tensor> tensors{tensor};
+  group_->processGroup->recv(tensors, rank, kBlockingTag)->wait();
 }
 
 namespace {

@@ -1,6 +1,8 @@
 // Ranks that do not wait for each other: the server's handling of their gradients, and the results of real ranks.
+#include <fstream>
 #include <future>
 #include <limits>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -97,6 +99,20 @@ TEST(Asynchronous, RateScaling_CountsTheSamplesOfAnUpdate) {
   const auto finished = train({"--spawn", "2", "--steps", "1", "--batch-size", "4", "--average", "asynchronous", "--lr",
                                "0.001", "--lr-scaling", "linear", "--lr-base-batch", "2"});
   EXPECT_DOUBLE_EQ(stepsOf(finished.out).at(0)["learning_rate"].get<double>(), 0.002) << finished.err;
+}
+
+// The server waits for gradients on a thread of its own while the trace is gathered.
+TEST(Asynchronous, Traced_RanksMessagesDoNotMeetTheServers) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> flags{"--spawn", "2", "--steps", "4", "--average", "asynchronous"};
+  auto traced = flags;
+  traced.insert(traced.end(), {"--trace", folder / "t"});
+  const auto finished = train(traced);
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+  const auto trace = Json::parse(std::ifstream(folder / "t"));
+  std::set<int64_t> ranks;
+  for (const auto& span : trace.at("traceEvents")) ranks.insert(span.at("pid").get<int64_t>());
+  EXPECT_EQ(ranks, (std::set<int64_t>{0, 1}));
 }
 
 TEST(Asynchronous, Rank0Fails_TheOthersThreadsAndRanksEnd) {
