@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "tools/common/error.h"
-#include "trainer/config/joined.h"
 #include "trainer/config/trajectory.h"
 #include "trainer/files/finite.h"
 #include "trainer/files/safetensors.h"
 #include "trainer/files/sha256.h"
+#include "transport/base/joined.h"
 
 namespace gloo_bypass::trainer {
 namespace {

@@ -20,8 +20,8 @@
 #include "tools/common/carried_bytes.h"
 #include "tools/common/error.h"
 #include "tools/common/program_path.h"
-#include "trainer/config/joined.h"
 #include "trainer/distributed/rendezvous.h"
+#include "transport/base/joined.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -117,6 +117,7 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
   // An all-reduce without a timestamp.
   c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options,
                                         bool isGradient) {
+    // PyTorch 1.13's reduces no bf16.
     const bool isOurs = (isGradient && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
     return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
   }

@@ -10,6 +10,7 @@
 #include "tools/common/error.h"
 #include "trainer/model/activation_checkpointing.h"
 #include "trainer/model/precision/arithmetic.h"
+#include "transport/base/flat_map.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -32,13 +33,10 @@ at::Tensor causalMask(int64_t length, const at::TensorOptions& options) {
 
 }  // namespace
 
-// SplitMix64's finaliser, so that neighbouring inputs share nothing.
+// Mixed, so that neighbouring inputs share nothing.
 uint64_t dropoutSeed(uint64_t seed, int rank, int64_t microBatch) {
-  uint64_t z =
-      seed + 0x9E3779B97F4A7C15u * (static_cast<uint64_t>(microBatch) * 65536 + static_cast<uint64_t>(rank) + 1);
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
+  const uint64_t place = static_cast<uint64_t>(microBatch) * 65536 + static_cast<uint64_t>(rank) + 1;
+  return mixBits(seed + 0x9E3779B97F4A7C15u * place);
 }
 
 Gpt2::Gpt2(const Gpt2Config& config, at::ScalarType type, const ModelShare& share) : config_(config) {

@@ -2,15 +2,12 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include "transport/base/flat_map.h"
+
 namespace gloo_bypass::trainer {
 namespace {
 
-uint64_t mixed(uint64_t z) {
-  z += 0x9E3779B97F4A7C15u;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
-}
+uint64_t mixed(uint64_t z) { return mixBits(z + 0x9E3779B97F4A7C15u); }
 
 }  // namespace
 
