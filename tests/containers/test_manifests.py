@@ -8,6 +8,8 @@ cluster: device plugins, quotas and admission are not judged.
 
 import json
 import os
+import pathlib
+import re
 import shutil
 import subprocess
 
@@ -161,6 +163,24 @@ def test_Shell_AllScripts_ShellcheckClean():
     ]
     done = subprocess.run([tool("shellcheck"), "--severity=warning", *scripts], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_StagedPrograms_HaveTheWholePackage(tmp_path):
+    """A rank's image imports gloo_bypass from what is staged."""
+    if not list(pathlib.Path("/usr/lib").glob("*/dpdk/pmds-*/librte_net_memif.so")):
+        pytest.skip("DPDK's drivers are not installed: run scripts/install-packages")
+    build = tmp_path / "build"
+    package = build / "plugin" / "python" / "gloo_bypass"
+    shutil.copytree(ROOT / "plugin" / "python" / "gloo_bypass", package, ignore=shutil.ignore_patterns("__pycache__"))
+    programs = re.search(r"^programs=\((.*?)\)", (CONTAINERS / "stage-programs").read_text(), re.DOTALL | re.MULTILINE)
+    for program in programs.group(1).split():
+        (build / program).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy("/bin/true", build / program)
+    (build / "trainer" / "sample.txt").touch()
+    subprocess.run([CONTAINERS / "stage-programs", build, tmp_path / "stage"], check=True, timeout=60)
+    staged = tmp_path / "stage" / "gloo-bypass" / "plugin" / "python" / "gloo_bypass"
+    wanted = {path.name for path in package.iterdir() if path.suffix in (".py", ".typed")}
+    assert {path.name for path in staged.iterdir()} == wanted and len(wanted) > 5
 
 
 # The Slurm script's own logic, with test doubles for srun and scontrol.
