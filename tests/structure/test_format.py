@@ -95,3 +95,12 @@ def test_Tidy_ArgumentsWrong_AreRefused(words, text):
 def test_Lint_UnknownCheck_IsRefused():
     done = lint(ROOT, "spelling")
     assert done.returncode == 2 and "unknown argument 'spelling'" in done.stderr
+
+
+def test_Lint_NoCheckout_IsRefused(tmp_path):
+    """It cannot know what to check, and must not report that all is well."""
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts/lint", tmp_path / "scripts/lint")
+    (tmp_path / ".cache").symlink_to(ROOT / ".cache")
+    done = lint(tmp_path)
+    assert done.returncode == 2 and "git does not list the files of this checkout" in done.stderr
