@@ -318,7 +318,14 @@ def quickstart(arguments=None):
             after = functools.partial(add_guest, options, folder, display)
         before = []
         if not options.no_install:
-            before.append(("install packages", "install", [ROOT / "scripts" / "install-packages"], INSTALL_LIMIT_S))
+            before.append(
+                (
+                    "install packages",
+                    "install",
+                    [ROOT / "scripts" / "install-packages", "build", "run", "guest"],
+                    INSTALL_LIMIT_S,
+                )
+            )
         if not options.no_build:
             wanted = [word for target in TARGETS for word in ("--target", target)]
             build = [ROOT / "scripts" / "build", "--dir", options.build, *wanted]
