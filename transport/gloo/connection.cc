@@ -391,6 +391,7 @@ void Connection::onStateChange(ChannelState state) noexcept {
 }
 
 void Connection::channelFailed() {
+  if (state_ >= State::kFailed) return;
   const Error& error = channel_->error();
   const State next = hasMet() && error.isLoss() ? State::kPeerLeft : State::kFailed;
   if (next <= state_) return;  // the peer had left before

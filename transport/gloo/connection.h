@@ -120,7 +120,7 @@ class Connection final : private ChannelObserver {
   std::string describePeer() const;
 
  private:
-  // Each leads to the next one, and to the last two.
+  // In their order, which comparisons rely on: each leads to the next one, or to one of the last two.
   enum class State : std::uint8_t { kDormant, kOpen, kConnected, kPeerLeft, kFailed, kClosed };
 
   void enter(State next);
