@@ -114,13 +114,16 @@ Status runInit(std::vector<std::string> words, bool userArguments) {
   int result = -1;
   int cause = 0;
   // In a separate thread: the EAL pins the thread that starts it, and its threads inherit this one's signal mask.
-  std::thread starter([&] {
+  std::thread starter;
+  {
     const SignalsBlocked blocked;
-    std::optional<QuietOutput> quiet;
-    if (userArguments && !state().logAsked) quiet.emplace();
-    result = rte_eal_init(static_cast<int>(words.size()), argv.data());
-    cause = rte_errno;
-  });
+    starter = std::thread([&] {
+      std::optional<QuietOutput> quiet;
+      if (userArguments && !state().logAsked) quiet.emplace();
+      result = rte_eal_init(static_cast<int>(words.size()), argv.data());
+      cause = rte_errno;
+    });
+  }
   starter.join();
   if (result >= 0) return {};
   std::string line;
