@@ -1,5 +1,4 @@
 #include "transport/dpdk/telemetry.h"
-#include "transport/base/mutex.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -19,6 +18,8 @@
 #include <system_error>
 #include <thread>
 #include <utility>
+
+#include "transport/base/mutex.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -193,11 +194,12 @@ Status offerTelemetry(ReportSource report) {
 
 // DPDK appends a number to the name if another process has it, and does not report which.
 std::string telemetrySocketPath() {
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
+  std::error_code error;
+  std::filesystem::directory_iterator entry("/proc/self/fd", error);
+  for (const std::filesystem::directory_iterator end; !error && entry != end; entry.increment(error)) {
     sockaddr_un name{};
     socklen_t length = sizeof(name) - 1;
-    if (::getsockname(std::atoi(entry.path().filename().c_str()), reinterpret_cast<sockaddr*>(&name), &length) != 0)
+    if (::getsockname(std::atoi(entry->path().filename().c_str()), reinterpret_cast<sockaddr*>(&name), &length) != 0)
       continue;
     if (name.sun_family != AF_UNIX) continue;
     const std::string path = name.sun_path;
