@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "transport/base/seconds.h"
 #include "transport/base/sequence.h"
 #include "transport/core/session.h"
 #include "transport/wire/crc32c.h"
@@ -20,8 +21,6 @@ constexpr std::size_t kMinBlockSources = 8;
 constexpr int kQueueShare = 20;
 // `on` without any loss yet: as if one of a thousand were lost.
 constexpr double kLeastLossRate = 1e-3;
-
-double secondsOf(Duration duration) { return static_cast<double>(duration.count()) * 1e-9; }
 
 }  // namespace
 

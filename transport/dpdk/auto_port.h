@@ -2,7 +2,7 @@
 // share a machine and a memif directory, the network otherwise, also where one of them cannot share memory. Both ends
 // ask the same question of the same two addresses, so they choose alike.
 //
-// One thread polls both, and sleeps as transport/pairs/two_ways.h says. While no link over the network is open, that
+// One thread polls both, and sleeps as transport/pairs/two_ways.h says. Until the first link over the network, that
 // port is not polled.
 //
 // A link's id is the inner port's, doubled, plus one for the network's.

@@ -1,5 +1,4 @@
 #include "transport/dpdk/ethernet_device.h"
-#include "transport/base/mutex.h"
 
 #include <fmt/format.h>
 #include <rte_bus_vdev.h>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "transport/base/broken_pipe_held.h"
+#include "transport/base/mutex.h"
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/interrupt_thread.h"
 

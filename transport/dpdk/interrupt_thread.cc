@@ -1,11 +1,12 @@
 #include "transport/dpdk/interrupt_thread.h"
-#include "transport/base/mutex.h"
 
 #include <rte_alarm.h>
 
 #include <atomic>
 #include <memory>
 #include <utility>
+
+#include "transport/base/mutex.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
