@@ -9,26 +9,11 @@ import zipfile
 
 import pytest
 from conftest import ROOT, environment_for
-from ranks import PYTHON, clean_environment
+from ranks import PACKAGE_MODULES, PYTHON, clean_environment
 
 # Compiling everything without a compiler cache, on two busy cores.
 BUILD_SECONDS = 900
-WANTED = {
-    "gloo_bypass/" + name
-    for name in (
-        "__init__.py",
-        "__main__.py",
-        "_availability.py",
-        "_built.py",
-        "_library.py",
-        "_path_probe.py",
-        "_stats.py",
-        "_torchcomms.py",
-        "py.typed",
-        "libgloo_bypass.so",
-        "libgloo_bypass_plugin.so",
-    )
-} | {"gloo_bypass_autoload.py"}
+WANTED = PACKAGE_MODULES | {"gloo_bypass/libgloo_bypass.so", "gloo_bypass/libgloo_bypass_plugin.so"}
 
 
 def missing():

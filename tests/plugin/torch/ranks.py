@@ -16,6 +16,21 @@ PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")
 FROM_WHEEL = "PLUGIN_PYTHON" in os.environ
 # A bound that only a hang reaches, for two busy cores and PyTorch's import. An emulated guest needs more.
 HANG_SECONDS = float(os.environ.get("PLUGIN_HANG_SECONDS", 90))
+# The Python that an installed package consists of.
+PACKAGE_MODULES = {
+    "gloo_bypass/" + name
+    for name in (
+        "__init__.py",
+        "__main__.py",
+        "_availability.py",
+        "_built.py",
+        "_library.py",
+        "_path_probe.py",
+        "_stats.py",
+        "_torchcomms.py",
+        "py.typed",
+    )
+} | {"gloo_bypass_autoload.py"}
 
 
 def free_port():

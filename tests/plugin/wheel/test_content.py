@@ -5,22 +5,9 @@ import subprocess
 import zipfile
 
 import pytest
+from ranks import PACKAGE_MODULES
 
 MOST_BYTES = 30_000_000
-MODULES = {
-    "gloo_bypass/" + name
-    for name in (
-        "__init__.py",
-        "__main__.py",
-        "_availability.py",
-        "_built.py",
-        "_library.py",
-        "_path_probe.py",
-        "_stats.py",
-        "_torchcomms.py",
-        "py.typed",
-    )
-} | {"gloo_bypass_autoload.py"}
 ADAPTERS = {"libgloo_bypass_gloo_2023.so", "libgloo_bypass_gloo_2025.so"}
 TRANSPORTS = "libgloo_bypass_transports.so"
 # Present on every Linux: glibc's and GCC's libraries.
@@ -56,7 +43,7 @@ def test_Size_IsBounded(wheel):
 
 def test_Files_AreThePackageItsLibrariesAndTheirLicences(wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name and not name.endswith("/")}
-    assert MODULES | {f"gloo_bypass/{name}" for name in [*ADAPTERS, TRANSPORTS]} <= names
+    assert PACKAGE_MODULES | {f"gloo_bypass/{name}" for name in [*ADAPTERS, TRANSPORTS]} <= names
     beside = {name for name in names if name.startswith("gloo_bypass.libs/")}
     assert len(beside) == 2 and all(BESIDE.fullmatch(name.split("/")[1]) for name in beside), beside
     licences = {name for name in names if name.startswith("gloo_bypass/licences/")}
@@ -71,7 +58,7 @@ def test_Files_AreThePackageItsLibrariesAndTheirLicences(wheel):
         "rdma-core",
         "LGPL-2.1",
     }
-    assert names == MODULES | {f"gloo_bypass/{name}" for name in [*ADAPTERS, TRANSPORTS]} | beside | licences
+    assert names == PACKAGE_MODULES | {f"gloo_bypass/{name}" for name in [*ADAPTERS, TRANSPORTS]} | beside | licences
 
 
 def test_Metadata_NamesTheEntryPointAndNoPyTorch(wheel):

@@ -11,7 +11,7 @@ sys.path.insert(0, str(ROOT / "scripts"))
 
 from gloo_bypass_tools.fabric_run import enclosure  # noqa: E402
 from gloo_bypass_tools.fabric_run.failures import FabricRunError  # noqa: E402
-from gloo_bypass_tools.study import catalogue, commands, rank_probe  # noqa: E402
+from gloo_bypass_tools.study import catalogue, command, commands, rank_probe  # noqa: E402
 from gloo_bypass_tools.study.plan import Cell, plan_of  # noqa: E402
 
 STUDY = catalogue.STUDIES["edge-latency"]
@@ -328,3 +328,17 @@ def doubled(monkeypatch, tmp_path):
         return tmp_path / "results"
 
     return make
+
+
+@pytest.fixture
+def study(capsys):
+    """Runs scripts/study in this process: (exit status, standard output, standard error)."""
+
+    def run(*arguments):
+        try:
+            status = command.main([str(argument) for argument in arguments])
+        except SystemExit as ended:
+            status = ended.code
+        return status, *capsys.readouterr()
+
+    return run

@@ -13,20 +13,6 @@ from gloo_bypass_tools.study import command
 BUILD = os.environ.get("STUDY_BUILD")
 
 
-@pytest.fixture
-def study(capsys):
-    """Runs scripts/study in this process: (exit status, standard output, standard error)."""
-
-    def run(*arguments):
-        try:
-            status = command.main([str(argument) for argument in arguments])
-        except SystemExit as ended:
-            status = ended.code
-        return status, *capsys.readouterr()
-
-    return run
-
-
 @pytest.mark.parametrize(
     "arguments, said",
     [

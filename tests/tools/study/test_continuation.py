@@ -18,18 +18,6 @@ BUILD = os.environ.get("STUDY_BUILD")
 ARGUMENTS = ("edge-latency", "--variants", "base", "--segments", "default", "--losses", "0", "--repeats", 2)
 
 
-@pytest.fixture
-def study(capsys):
-    def run(*arguments):
-        try:
-            status = command.main([str(argument) for argument in arguments])
-        except SystemExit as ended:
-            status = ended.code
-        return status, *capsys.readouterr()
-
-    return run
-
-
 @pytest.fixture(scope="module")
 def undrawn(tmp_path_factory):
     """A whole study's folder, without its page. Made by the first test that needs it."""
