@@ -2,4 +2,6 @@
 
 from pathlib import Path
 
-__path__.append(str(Path(__file__).resolve().parents[2] / "tools"))
+_here = Path(__file__).resolve().parent
+if not (_here / "common").exists():
+    __path__ = [str(_here.parents[1] / "tools")]

@@ -22,7 +22,7 @@ namespace gloo_bypass::udp {
 
 inline constexpr Duration kGiveUpAfter = std::chrono::seconds(3);
 
-// Uses `interface` and `masterAddress` (network/local_address.h), `udpPorts` and `mtu`. The error is one line.
+// Uses `interface` and `masterAddress` (transport/network/local_address.h), `udpPorts` and `mtu`. Errors are one line.
 Result<std::unique_ptr<PacketPort>> makeUdpPort(const TransportConfig& config,
                                                 Offload offload = Offload::kWhereThereIs);
 
