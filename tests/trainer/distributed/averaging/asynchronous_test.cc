@@ -6,6 +6,7 @@
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
@@ -109,7 +110,7 @@ TEST(Asynchronous, Traced_RanksMessagesDoNotMeetTheServers) {
   traced.insert(traced.end(), {"--trace", folder / "t"});
   const auto finished = train(traced);
   EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
-  const auto trace = Json::parse(std::ifstream(folder / "t"));
+  const auto trace = nlohmann::json::parse(std::ifstream(folder / "t"));
   std::set<int64_t> ranks;
   for (const auto& span : trace.at("traceEvents")) ranks.insert(span.at("pid").get<int64_t>());
   EXPECT_EQ(ranks, (std::set<int64_t>{0, 1}));
