@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "transport/datagram/packet_port.h"
 
@@ -18,7 +19,7 @@ std::vector<std::byte> encode(std::span<const network::Endpoint> endpoints) {
   for (const network::Endpoint& endpoint : endpoints) {
     const auto bytes = network::toBytes(endpoint);
     out.push_back(static_cast<std::byte>(bytes.size()));
-    out.insert(out.end(), bytes.begin(), bytes.end());
+    std::ranges::copy(bytes, std::back_inserter(out));
   }
   return out;
 }
