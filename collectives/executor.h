@@ -1,0 +1,31 @@
+// Runs collective operations among a fixed set of ranks over one kind of link: memory within a host (memory/), or
+// message channels (network/). A Group (group.h) has one or several, and gives each operation to one of them.
+//
+// Thread: one at a time calls run(); abort() from any. Every rank runs the same operations in the same order.
+#pragma once
+
+#include "collectives/operation.h"
+#include "transport/base/status.h"
+#include "transport/base/time.h"
+
+namespace gloo_bypass::collectives {
+
+class Executor {
+ public:
+  virtual ~Executor() = default;
+
+  // Blocks until this rank's part is done. `call` is sound (faultOf). Errors, each of one line, after which no buffer is
+  // touched any more and the executor has failed for good (later calls return the same error):
+  //   kInvalidArgument   ranks called different operations: names this rank, the other, and both calls
+  //   kPeerVanished      a rank ended: names it
+  //   kPeerClosed        a rank left the group in good order while others go on
+  //   kTimedOut          the deadline passed: names the ranks that had not come
+  //   kCancelled         abort() was called here
+  //   kPeerViolatedProtocol
+  virtual Status run(const Call& call, TimePoint deadline) = 0;
+
+  // Ends a waiting run() at once, and every later one. Peers fail too: they see that this rank has aborted.
+  virtual void abort() noexcept = 0;
+};
+
+}  // namespace gloo_bypass::collectives

@@ -1,0 +1,64 @@
+// The ranks that call collectives together: what a door (plugin/python, trainer/, tools/) holds. It chooses who runs an
+// operation: flat shared memory if all ranks are on one host, message channels otherwise.
+//
+// Thread: any. Operations run in the order in which they were started. run() executes on the caller's thread if nothing
+// is under way before it, which costs no hand-over; start() executes on the group's own thread.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "collectives/executor.h"
+#include "collectives/operation.h"
+#include "collectives/rendezvous.h"
+#include "transport/base/status.h"
+
+namespace gloo_bypass::collectives {
+
+struct GroupOptions {
+  int rank = 0, size = 1;
+  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of making the group, and of a call without its own
+  std::string transport;  // DPDK, UDP, RDMA: what GLOO_DEVICE_TRANSPORT says; empty: DPDK
+  std::string interface;  // as Gloo's device gets it; empty: chosen by the transport
+};
+
+// A message between two ranks of the group (torch.distributed's send and recv).
+struct Message {
+  static constexpr int kAnyPeer = -1;
+  int peer = 0;  // kAnyPeer: a receive from whoever sends first with this tag
+  std::uint32_t tag = 0;
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+class Group {
+ public:
+  // Blocks until all ranks have come, at most for the timeout. Errors: kTimedOut with the ranks that did not come;
+  // kConfiguration if ranks differ in version or settings, with both values; the transport's.
+  static Result<std::unique_ptr<Group>> make(const GroupOptions& options, std::shared_ptr<Rendezvous> rendezvous);
+  virtual ~Group() = default;  // leaves in good order: peers still get what was sent
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Runs one operation to its end. Zero timeout: the group's. Errors: Executor::run's, and kInvalidArgument for a call
+  // that this rank alone can see is wrong (faultOf); the group goes on after the latter.
+  virtual Status run(const Call& call, std::chrono::milliseconds timeout) = 0;
+  // Copies the call's spans (not the memory they point to). `done` runs once, on the group's thread, without locks held;
+  // it must not block, and may start further operations.
+  virtual void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) = 0;
+
+  // Messages are independent of the collectives, and any number may be under way. `done` gets the peer that sent.
+  // Returns a handle for cancel(); `done` may run before it returns.
+  virtual void send(const Message& message, std::function<void(Status, int peer)> done) = 0;
+  virtual void receive(const Message& message, std::function<void(Status, int peer)> done) = 0;
+
+  // Ends every wait here at once, with kCancelled, and fails the group for all its ranks.
+  virtual void abort() noexcept = 0;
+  // "8 ranks: flat shared memory, 2 lanes", for logs and doctor.
+  virtual std::string describe() const = 0;
+};
+
+}  // namespace gloo_bypass::collectives

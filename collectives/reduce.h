@@ -1,0 +1,27 @@
+// Element-wise reductions on one thread. Pure.
+//
+// Bits: the result depends on the inputs and their order only, never on alignment, count or processor: element i is
+// ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ..., in the element type; fp16 and bf16 are converted to float first
+// and rounded to nearest even once at the end. Integers wrap.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "collectives/operation.h"
+
+namespace gloo_bypass::collectives {
+
+// output[i] = reduction of inputs[*][i]; kAverage divides by `ranks` (in float, or double for float64). `output` may be
+// one of the inputs; otherwise it overlaps none. At least one input; isDefined(reduction, type).
+void reduce(Reduction reduction, ElementType type, std::byte* output, std::span<const std::byte* const> inputs,
+            std::size_t count, int ranks);
+
+// For a schedule that adds what arrives step by step: accumulator = accumulator op input, without kAverage's division
+// (finish() does it). fp16 and bf16 are rounded at each step.
+void reduceInto(Reduction reduction, ElementType type, std::byte* accumulator, const std::byte* input,
+                std::size_t count);
+// Divides by `ranks` if the reduction is kAverage.
+void finish(Reduction reduction, ElementType type, std::byte* values, std::size_t count, int ranks);
+
+}  // namespace gloo_bypass::collectives
