@@ -2,7 +2,9 @@
 //
 // Bits: the result depends on the inputs and their order only, never on alignment, count or processor: element i is
 // ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ..., in the element type; fp16 and bf16 are converted to float first
-// and rounded to nearest even once at the end. Integers wrap.
+// and rounded to nearest even once at the end. Integers wrap. A NaN that results is quiet, positive and has no payload.
+// Of zeros that differ in sign, min and max give the first. bool: any non-zero byte is true; sum and max are "or",
+// product and min "and"; the result is 0 or 1.
 #pragma once
 
 #include <cstddef>
