@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +19,8 @@
 
 namespace gloo_bypass::collectives {
 namespace {
+
+constexpr std::size_t kAlignment = 64;  // PyTorch's
 
 template <typename Call>
 double nanosecondsOf(const Call& call) {
@@ -49,13 +51,13 @@ void measure(const Options& options, Reduction reduction) {
   constexpr std::array kTypes{ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16, ElementType::kInt8};
   const std::size_t most = *std::max_element(options.inputs.begin(), options.inputs.end());
   const std::size_t bytes = *std::max_element(options.bytes.begin(), options.bytes.end());
-  std::vector<std::unique_ptr<std::byte[]>> vectors;
-  std::vector<const std::byte*> inputs;
-  for (std::size_t k = 0; k <= most; ++k) {
-    inputs.push_back(vectors.emplace_back(std::make_unique<std::byte[]>(bytes)).get());
-    std::memset(vectors.back().get(), 0x3c, bytes);
+  std::vector<std::vector<std::byte>> vectors(most + 1, std::vector<std::byte>(bytes + kAlignment, std::byte{0x3c}));
+  std::vector<std::byte*> inputs;
+  for (auto& vector : vectors) {
+    const auto address = reinterpret_cast<std::uintptr_t>(vector.data());
+    inputs.push_back(vector.data() + (kAlignment - address % kAlignment) % kAlignment);
   }
-  std::byte* const output = vectors.back().get();
+  std::byte* const output = inputs.back();
   for (const std::size_t length : options.bytes) {
     const double copy = nanosecondsOf([&] { std::memcpy(output, inputs[0], length); });
     fmt::print("memcpy of {} bytes: {:.1f} GB/s\n", length, static_cast<double>(length) / copy);
