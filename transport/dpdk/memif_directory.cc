@@ -13,8 +13,8 @@
 #include <fstream>
 #include <set>
 
+#include "transport/base/packet_socket.h"
 #include "transport/base/printable.h"
-#include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 
 namespace gloo_bypass::dpdk {

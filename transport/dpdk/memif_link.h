@@ -25,12 +25,12 @@
 
 #include "transport/base/config.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/packet_socket.h"
 #include "transport/base/status.h"
 #include "transport/datagram/packet_port.h"
 #include "transport/dpdk/frame.h"
 #include "transport/dpdk/memif_handshake.h"
 #include "transport/dpdk/memif_ring.h"
-#include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/dpdk/wake_page.h"
 

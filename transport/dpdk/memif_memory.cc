@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "transport/base/exhausted.h"
-#include "transport/dpdk/sealed_memory.h"
+#include "transport/base/sealed_memory.h"
 
 namespace gloo_bypass::dpdk {
 namespace {

@@ -6,8 +6,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "transport/base/packet_socket.h"
 #include "transport/base/printable.h"
-#include "transport/dpdk/packet_socket.h"
 
 namespace gloo_bypass::dpdk {
 namespace {

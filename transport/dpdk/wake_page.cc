@@ -14,7 +14,7 @@
 
 #include "transport/base/doorbell.h"
 #include "transport/base/exhausted.h"
-#include "transport/dpdk/sealed_memory.h"
+#include "transport/base/sealed_memory.h"
 
 namespace gloo_bypass::dpdk {
 namespace {

@@ -27,10 +27,10 @@
 #include "tests/transport/dpdk/port_process.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/file_descriptor.h"
+#include "transport/base/packet_socket.h"
 #include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/back_end.h"
 #include "transport/dpdk/dpdk_port.h"
-#include "transport/dpdk/packet_socket.h"
 #include "transport/dpdk/port_address.h"
 #include "transport/progress/progress_engine.h"
 

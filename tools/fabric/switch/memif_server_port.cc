@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "tools/common/error.h"
+#include "transport/base/packet_socket.h"
 #include "transport/dpdk/frame.h"
-#include "transport/dpdk/packet_socket.h"
 
 namespace gloo_bypass::fabric {
 namespace {
@@ -33,7 +33,7 @@ Status checkFree(const std::string& path) {
   if (!S_ISSOCK(status.st_mode))
     return socketError(path, "there is a file of this name, which is no socket; remove it, or choose another path");
   FileDescriptor probe;
-  if (dpdk::connectPacketSocket(path, probe) != dpdk::ConnectResult::kRefused) {
+  if (connectPacketSocket(path, probe) != ConnectResult::kRefused) {
     return socketError(path, "another process listens there; end it, or choose another path");
   }
   return {};
@@ -44,7 +44,7 @@ Status checkFree(const std::string& path) {
 Result<std::unique_ptr<MemifServerPort>> MemifServerPort::create(const std::string& path, std::size_t longestFrame,
                                                                  int epoll) {
   if (const Status free = checkFree(path); !free) return free.error();
-  auto listener = dpdk::listenPacketSocket(path);
+  auto listener = listenPacketSocket(path);
   if (!listener) return socketError(path, listener.error().message);
   std::unique_ptr<MemifServerPort> port(new MemifServerPort(path, longestFrame, epoll));
   port->listener_ = std::move(listener).value();
@@ -64,15 +64,14 @@ void MemifServerPort::service() {
 
 void MemifServerPort::acceptClients() {
   for (;;) {
-    FileDescriptor arrived = dpdk::acceptPacketSocket(listener_.get());
+    FileDescriptor arrived = acceptPacketSocket(listener_.get());
     if (!arrived) return;
     if (client_ && hungUp_) closeClient("");  // its successor counts for more than what is left in its ring
     if (client_) {
-      (void)dpdk::sendPacket(arrived.get(), dpdk::memifDisconnect("another client is connected to this socket"));
+      (void)sendPacket(arrived.get(), dpdk::memifDisconnect("another client is connected to this socket"));
       continue;
     }
-    if (!watch(epoll_, arrived.get(), EPOLLIN) ||
-        dpdk::sendPacket(arrived.get(), dpdk::memifHello(kName)) != dpdk::PacketIo::kDone)
+    if (!watch(epoll_, arrived.get(), EPOLLIN) || sendPacket(arrived.get(), dpdk::memifHello(kName)) != PacketIo::kDone)
       continue;
     client_ = std::move(arrived);
     handshake_.emplace(kName, dpdk::MemifServerHandshake::Accepted{.longestFrame = longestFrame_, .shape = {}});
@@ -84,12 +83,12 @@ void MemifServerPort::hearClient() {
     dpdk::MemifMessage message{};
     std::size_t length = 0;
     FileDescriptor attached;
-    const dpdk::PacketIo io = dpdk::receivePacket(client_.get(), message, length, attached);
-    if (io == dpdk::PacketIo::kWouldBlock) return;
+    const PacketIo io = receivePacket(client_.get(), message, length, attached);
+    if (io == PacketIo::kWouldBlock) return;
     const bool wasConnected = handshake_->connected();
-    if (io == dpdk::PacketIo::kDone && length == message.size()) {
+    if (io == PacketIo::kDone && length == message.size()) {
       const auto answer = handshake_->receive(message, std::move(attached));
-      if (answer && dpdk::sendPacket(client_.get(), *answer) == dpdk::PacketIo::kDone && handshake_->ended().empty()) {
+      if (answer && sendPacket(client_.get(), *answer) == PacketIo::kDone && handshake_->ended().empty()) {
         if (!wasConnected && handshake_->connected()) establish();
         if (client_) continue;
         return;
@@ -121,7 +120,7 @@ void MemifServerPort::establish() {
 }
 
 void MemifServerPort::closeClient(const std::string& reason) {
-  if (!reason.empty() && !hungUp_) (void)dpdk::sendPacket(client_.get(), dpdk::memifDisconnect(reason));
+  if (!reason.empty() && !hungUp_) (void)sendPacket(client_.get(), dpdk::memifDisconnect(reason));
   // Closing a descriptor does not take it out of the set while the client has the same file open.
   if (link_ && link_->events) (void)::epoll_ctl(epoll_, EPOLL_CTL_DEL, link_->events.get(), nullptr);
   link_.reset();

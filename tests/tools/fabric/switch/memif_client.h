@@ -13,9 +13,9 @@
 #include <memory>
 #include <string>
 
+#include "transport/base/packet_socket.h"
 #include "transport/dpdk/memif_handshake.h"
 #include "transport/dpdk/memif_ring.h"
-#include "transport/dpdk/packet_socket.h"
 
 namespace gloo_bypass::fabric {
 
@@ -51,9 +51,7 @@ class MemifClient {
   MemifClient(const MemifClient&) = delete;
   MemifClient& operator=(const MemifClient&) = delete;
 
-  bool connect(const std::string& path) {
-    return dpdk::connectPacketSocket(path, socket_) == dpdk::ConnectResult::kConnected;
-  }
+  bool connect(const std::string& path) { return connectPacketSocket(path, socket_) == ConnectResult::kConnected; }
 
   // Sends everything at once, before any answer: the server must cope with that too.
   void describe() {
@@ -86,17 +84,15 @@ class MemifClient {
     send(messageOf(kMemifConnect));
   }
 
-  void send(const MemifMessage& message, int descriptor = -1) {
-    (void)dpdk::sendPacket(socket_.get(), message, descriptor);
-  }
+  void send(const MemifMessage& message, int descriptor = -1) { (void)sendPacket(socket_.get(), message, descriptor); }
 
   // The type of the next message; 0: none waits; -1: the server has closed.
   int hear(std::string* reason = nullptr) {
     MemifMessage message{};
     std::size_t length = 0;
     FileDescriptor attached;
-    const dpdk::PacketIo io = dpdk::receivePacket(socket_.get(), message, length, attached);
-    if (io != dpdk::PacketIo::kDone) return io == dpdk::PacketIo::kClosed ? -1 : 0;
+    const PacketIo io = receivePacket(socket_.get(), message, length, attached);
+    if (io != PacketIo::kDone) return io == PacketIo::kClosed ? -1 : 0;
     std::uint16_t type = 0;
     std::memcpy(&type, message.data(), sizeof(type));
     if (reason != nullptr && type == kMemifDisconnect) *reason = reinterpret_cast<const char*>(&message[6]);

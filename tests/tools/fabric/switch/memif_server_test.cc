@@ -225,7 +225,7 @@ TEST_F(MemifServer, SocketOfAnotherFabric_IsRefusedAndLeftAlone) {
 TEST_F(MemifServer, SocketOfADeadProcess_IsReplaced) {
   const std::string path = folder_.path + "/stale.sock";
   {
-    FileDescriptor listener = std::move(dpdk::listenPacketSocket(path)).value();
+    FileDescriptor listener = std::move(listenPacketSocket(path)).value();
   }
   ASSERT_TRUE(std::filesystem::exists(path));
   EXPECT_TRUE(MemifServerPort::create(path, kLongestFrame, epoll_.get()).ok());

@@ -1,18 +1,18 @@
-#include "transport/dpdk/packet_socket.h"
+#include "transport/base/packet_socket.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
 #include <array>
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 
 #include "transport/base/exhausted.h"
 
-namespace gloo_bypass::dpdk {
+namespace gloo_bypass {
 namespace {
 
 // Peers that connect while the owner computes wait here; further ones get kBusy and try again.
@@ -21,12 +21,15 @@ constexpr int kBacklog = 64;
 // block in it.
 constexpr std::size_t kMaxDescriptors = 253;
 
-bool fillAddress(const std::string& path, sockaddr_un& address) {
-  if (path.empty() || path.size() > kMaxSocketPathBytes) return false;
+// A path, or a name in the network namespace if it begins with @. The address's length; 0: too long or empty.
+socklen_t fillAddress(const std::string& path, sockaddr_un& address) {
+  if (path.empty() || path.size() > kMaxSocketPathBytes) return 0;
   address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  return true;
+  if (path[0] != '@') return sizeof(address);
+  address.sun_path[0] = '\0';
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size());
 }
 
 FileDescriptor newSocket() {
@@ -46,9 +49,10 @@ FileDescriptor closedAtOnce(int received) {
 Result<FileDescriptor> listenPacketSocket(const std::string& path) {
   const std::string temporary = path + ".tmp";
   sockaddr_un address;
-  if (!fillAddress(temporary, address)) {
-    return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
-                 fmt::format("its path is longer than {} bytes: choose a shorter directory", kMaxSocketPathBytes - 4)};
+  if (fillAddress(temporary, address) == 0) {
+    return Error{
+        ErrorScope::kDevice, ErrorCode::kConfiguration,
+        "its path is longer than " + std::to_string(kMaxSocketPathBytes - 4) + " bytes: choose a shorter directory"};
   }
   const auto refused = [&](const char* call) {
     const auto [code, text] = failedCall(call);
@@ -65,15 +69,30 @@ Result<FileDescriptor> listenPacketSocket(const std::string& path) {
 
 ConnectResult connectPacketSocket(const std::string& path, FileDescriptor& out) {
   sockaddr_un address;
-  if (!fillAddress(path, address)) return ConnectResult::kRefused;
+  const socklen_t length = fillAddress(path, address);
+  if (length == 0) return ConnectResult::kRefused;
   FileDescriptor fd = newSocket();
-  if (fd && ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) {
+  if (fd && ::connect(fd.get(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
     out = std::move(fd);
     return ConnectResult::kConnected;
   }
   if (errno == EAGAIN || errno == EINTR) return ConnectResult::kBusy;
   if (errno == ECONNREFUSED || errno == ENOENT) return ConnectResult::kRefused;
   return exhausted(errno).empty() ? ConnectResult::kFailed : ConnectResult::kExhausted;
+}
+
+Result<FileDescriptor> listenUnderName(const std::string& name) {
+  sockaddr_un address;
+  const socklen_t length = fillAddress(name, address);
+  const auto refused = [](const char* call) {
+    const auto [code, text] = failedCall(call);
+    return Error{ErrorScope::kDevice, code, text};
+  };
+  FileDescriptor fd = newSocket();
+  if (!fd) return refused("socket");
+  if (::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), length) != 0) return refused("bind");
+  if (::listen(fd.get(), kBacklog) != 0) return refused("listen");
+  return fd;
 }
 
 FileDescriptor acceptPacketSocket(int listener) {
@@ -150,4 +169,4 @@ bool peerIsSameUser(int fd) {
   return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 && credentials.uid == ::geteuid();
 }
 
-}  // namespace gloo_bypass::dpdk
+}  // namespace gloo_bypass

@@ -6,9 +6,9 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 
-namespace gloo_bypass::dpdk {
+namespace gloo_bypass {
 
 // Zero-filled. Errors: kExhausted, or kUnavailable if the system refuses it; one line that names the call.
 Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes);
 
-}  // namespace gloo_bypass::dpdk
+}  // namespace gloo_bypass

@@ -9,7 +9,7 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 
-namespace gloo_bypass::dpdk {
+namespace gloo_bypass {
 
 // Longest path a socket can have here: sun_path is 108 bytes with its terminator.
 inline constexpr std::size_t kMaxSocketPathBytes = 107;
@@ -20,6 +20,11 @@ enum class PacketIo { kDone, kWouldBlock, kClosed, kExhausted };
 // (the path's length), kExhausted, kUnavailable; they name the failed call, not the path.
 Result<FileDescriptor> listenPacketSocket(const std::string& path);
 
+// The same under a name that begins with @ and lives in the network namespace, not in a file system: nothing is left
+// behind, and any user of the machine can connect (peerIsSameUser).
+Result<FileDescriptor> listenUnderName(const std::string& name);
+
+// `path`: either kind.
 enum class ConnectResult { kConnected, kBusy, kExhausted, kRefused, kFailed };
 // kBusy: the listener's backlog is full, try again. kExhausted: this process or machine has no descriptor or memory
 // left; errno says which. kRefused: no one listens (any more). kFailed: the listener cannot be reached; errno says why
@@ -44,4 +49,4 @@ PacketIo receivePacket(int fd, std::span<std::byte> buffer, std::size_t& length,
 // Whether the process at the other end runs under our user id.
 bool peerIsSameUser(int fd);
 
-}  // namespace gloo_bypass::dpdk
+}  // namespace gloo_bypass

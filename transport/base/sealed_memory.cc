@@ -1,19 +1,21 @@
-#include "transport/dpdk/sealed_memory.h"
+#include "transport/base/sealed_memory.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <string>
+
 #include "transport/base/exhausted.h"
 
-namespace gloo_bypass::dpdk {
+namespace gloo_bypass {
 namespace {
 
 Error refused(std::size_t bytes, const char* call) {
   const auto [code, text] = failedCall(call);
-  return {ErrorScope::kSession, code, fmt::format("cannot make {} bytes of memory to share ({})", bytes, text)};
+  return {ErrorScope::kSession, code,
+          "cannot make " + std::to_string(bytes) + " bytes of memory to share (" + text + ")"};
 }
 
 }  // namespace
@@ -22,9 +24,9 @@ Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes) {
   // Above this limit the kernel would send SIGXFSZ, which ends most programs.
   rlimit limit{};
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < bytes) {
-    return Error{
-        ErrorScope::kSession, ErrorCode::kUnavailable,
-        fmt::format("memory to share is a file of {} bytes, and files may have {} (ulimit -f)", bytes, limit.rlim_cur)};
+    return Error{ErrorScope::kSession, ErrorCode::kUnavailable,
+                 "memory to share is a file of " + std::to_string(bytes) + " bytes, and files may have " +
+                     std::to_string(limit.rlim_cur) + " (ulimit -f)"};
   }
   FileDescriptor file(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!file) return refused(bytes, "memfd_create");
@@ -35,4 +37,4 @@ Result<FileDescriptor> makeSealedMemory(const char* name, std::size_t bytes) {
   return file;
 }
 
-}  // namespace gloo_bypass::dpdk
+}  // namespace gloo_bypass
