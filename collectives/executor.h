@@ -14,8 +14,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
 
-  // Blocks until this rank's part is done. `call` is sound (faultOf). Errors, each of one line, after which no buffer is
-  // touched any more and the executor has failed for good (later calls return the same error):
+  // Blocks until this rank's part is done. `call` is sound (faultOf). Errors, each of one line, after which no buffer
+  // is touched any more and the executor has failed for good (later calls return the same error):
   //   kInvalidArgument   ranks called different operations: names this rank, the other, and both calls
   //   kPeerVanished      a rank ended: names it
   //   kPeerClosed        a rank left the group in good order while others go on

@@ -1,0 +1,326 @@
+#include "collectives/memory/flat_executor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "collectives/memory/copy.h"
+#include "collectives/memory/memory_transport.h"
+#include "collectives/reduce.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+// Vectors of more bytes are worth waking the other lanes' threads.
+constexpr std::size_t kBytesForLanes = 1u << 20;
+// Reduced at a time: what was just written is copied on from the level-1 cache.
+constexpr std::size_t kPieceBytes = 8 * 1024;
+constexpr std::size_t kLineBytes = 64;
+
+// The lane's share of every block, in whole cache lines. The same at all ranks that know a block's count.
+template <typename Byte>
+std::vector<BasicBlock<Byte>> shareOf(std::span<const BasicBlock<Byte>> blocks, std::size_t element, int lane, int lanes) {
+  std::vector<BasicBlock<Byte>> share;
+  for (const BasicBlock<Byte>& block : blocks) {
+    const std::size_t perLine = kLineBytes / element;
+    const auto bound = [&](int of) {
+      if (of == lanes) return block.count;
+      return block.count / static_cast<std::size_t>(lanes) * static_cast<std::size_t>(of) / perLine * perLine;
+    };
+    share.push_back({block.data + bound(lane) * element, bound(lane + 1) - bound(lane)});
+  }
+  return share;
+}
+
+std::uint64_t roundsFor(std::size_t bytes, std::size_t perRound) { return (bytes + perRound - 1) / perRound; }
+
+// Of a block that travels `perRound` bytes a round: the bytes of this round.
+struct Stretch {
+  std::size_t offset, length;
+};
+Stretch stretchOf(std::size_t bytes, std::size_t perRound, std::uint64_t round) {
+  const std::size_t offset = std::min<std::uint64_t>(bytes, round * perRound);
+  return {offset, std::min(perRound, bytes - offset)};
+}
+
+void copyUnlessSame(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (to != from && bytes > 0) std::memcpy(to, from, bytes);
+}
+
+// A chunk of a large vector: part p of it belongs to rank p. Parts lie at multiples of `stride` in a slot, whatever the
+// length of the chunk, since a slot holds parts of one chunk beside the results of the one before.
+struct Chunks {
+  std::size_t element, stride, elements;  // stride in bytes; elements of a full chunk
+  int ranks;
+  std::size_t total;
+
+  Chunks(std::size_t slotBytes, int ranks, std::size_t element, std::size_t total)
+      : element(element),
+        stride(slotBytes / static_cast<std::size_t>(ranks) / kLineBytes * kLineBytes),
+        elements(stride / element * static_cast<std::size_t>(ranks)),
+        ranks(ranks),
+        total(total) {}
+
+  std::uint64_t count() const { return roundsFor(total, elements); }
+  struct Part {
+    std::size_t offset, bytes;  // in the vector
+  };
+  Part part(std::uint64_t chunk, int rank) const {
+    const std::size_t begin = chunk * elements, length = std::min(elements, total - begin);
+    const std::size_t perLine = kLineBytes / element;
+    const std::size_t share = (length + static_cast<std::size_t>(ranks) * perLine - 1) /
+                              (static_cast<std::size_t>(ranks) * perLine) * perLine;
+    const std::size_t from = std::min(length, share * static_cast<std::size_t>(rank));
+    const std::size_t to = std::min(length, from + share);
+    return {(begin + from) * element, (to - from) * element};
+  }
+};
+
+}  // namespace
+
+FlatExecutor::FlatExecutor(Segment segment, FlatOptions options)
+    : segment_(std::move(segment)),
+      options_(std::move(options)),
+      rank_(options_.rank),
+      ranks_(segment_.layout().ranks) {
+  for (int lane = 0; lane < segment_.layout().lanes; ++lane) {
+    lanes_.push_back(std::make_unique<Lane>(segment_, rank_, lane, options_.patience,
+                                            [this](int peer) { return problem(peer); }));
+  }
+  if (lanes_.size() > 1) threads_ = std::make_unique<LaneThreads>(static_cast<int>(lanes_.size()));
+}
+
+FlatExecutor::~FlatExecutor() { segment_.membership(rank_).store(Membership::kLeft, std::memory_order_seq_cst); }
+
+void FlatExecutor::abort() noexcept {
+  std::uint64_t none = 0;
+  segment_.failure().compare_exchange_strong(none, wordOf({Cause::kAborted, rank_, rank_}));
+}
+
+Status FlatExecutor::run(const Call& call, TimePoint deadline) {
+  if (!failed_) return failed_;
+  const Description description = describe(call);
+  words_ = wordsOf(description);
+  words_.first |= static_cast<std::uint64_t>(number_++) << 24;  // the zero byte of DescriptionWords
+  deadline_ = deadline;
+  const Failure failure = failureNow();
+  if (failure.cause != Cause::kNone) return failed_ = errorOf(failure);
+
+  const bool manyBytes = description.count > kBytesForLanes / sizeOf(call.type);
+  if (threads_ && manyBytes) {
+    const int lanes = segment_.layout().lanes;
+    failed_ = threads_->run([&](int lane) {
+      const auto inputs = shareOf(call.inputs, sizeOf(call.type), lane, lanes);
+      const auto outputs = shareOf(call.outputs, sizeOf(call.type), lane, lanes);
+      Call share = call;
+      share.inputs = inputs;
+      share.outputs = outputs;
+      return runOn(*lanes_[static_cast<std::size_t>(lane)], share);
+    });
+  } else {
+    failed_ = runOn(*lanes_[0], call);
+  }
+  if (failed_) count(call);
+  return failed_;
+}
+
+void FlatExecutor::count(const Call& call) {
+  if (ranks_ == 1) return;
+  std::uint64_t in = 0, out = 0;
+  for (const ConstBlock& block : call.inputs) in += block.count;
+  for (const Block& block : call.outputs) out += block.count;
+  MemoryTraffic& traffic = memoryTraffic();
+  traffic.operations.fetch_add(1, std::memory_order_relaxed);
+  traffic.bytesSent.fetch_add(in * sizeOf(call.type), std::memory_order_relaxed);
+  traffic.bytesReceived.fetch_add(out * sizeOf(call.type), std::memory_order_relaxed);
+}
+
+Status FlatExecutor::runOn(Lane& lane, const Call& call) {
+  switch (call.kind) {
+    case Kind::kBarrier: return next(lane);
+    case Kind::kAllReduce:
+    case Kind::kReduce: {
+      const std::size_t bytes = call.inputs[0].count * sizeOf(call.type);
+      return bytes <= std::min(options_.atOnceBytes, segment_.layout().slotBytes) ? reduceAtOnce(lane, call)
+                                                                                 : reduceByParts(lane, call);
+    }
+    case Kind::kReduceScatter: return reduceScatter(lane, call);
+    case Kind::kBroadcast: return broadcast(lane, call);
+    case Kind::kAllGather:
+    case Kind::kGather: return gather(lane, call);
+    case Kind::kScatter:
+    case Kind::kAllToAll: return toEach(lane, call);
+  }
+  return {};
+}
+
+// One round: publishes what is staged, and waits for all peers.
+Status FlatExecutor::next(Lane& lane) {
+  lane.publish(words_);
+  Status status = lane.await();
+  if (!status && lane.differing() >= 0) return fail({Cause::kMismatch, rank_, lane.differing()});
+  return status;
+}
+
+Status FlatExecutor::reduceAtOnce(Lane& lane, const Call& call) {
+  const std::byte* input = call.inputs[0].data;
+  const std::size_t bytes = call.inputs[0].count * sizeOf(call.type);
+  const bool inLine = bytes <= Line::kPayloadBytes;
+  if (bytes > 0) std::memcpy(inLine ? lane.payload() : lane.slot(), input, bytes);
+  if (Status status = next(lane); !status) return status;
+  if (call.outputs.empty() || bytes == 0) return {};
+  const std::byte* inputs[Layout::kMostRanks];
+  for (int rank = 0; rank < ranks_; ++rank) {
+    inputs[rank] = rank == rank_ ? input : inLine ? lane.payloadOf(rank) : lane.slotOf(rank);
+  }
+  reduce(call.reduction, call.type, call.outputs[0].data, std::span(inputs, static_cast<std::size_t>(ranks_)),
+         call.inputs[0].count, ranks_);
+  return {};
+}
+
+// In round r each rank publishes its bytes of chunk r and its result of chunk r - 1. So one wait a chunk suffices.
+Status FlatExecutor::reduceByParts(Lane& lane, const Call& call) {
+  const std::byte* input = call.inputs[0].data;
+  std::byte* output = call.outputs.empty() ? nullptr : call.outputs[0].data;
+  const std::size_t element = sizeOf(call.type);
+  const Chunks chunks(segment_.layout().slotBytes, ranks_, element, call.inputs[0].count);
+  const auto at = [&](int part) { return static_cast<std::size_t>(part) * chunks.stride; };
+
+  for (std::uint64_t round = 0; round <= chunks.count(); ++round) {
+    std::byte* slot = lane.slot();
+    if (round > 0) {
+      const auto [offset, bytes] = chunks.part(round - 1, rank_);
+      const std::byte* inputs[Layout::kMostRanks];
+      for (std::size_t done = 0; done < bytes; done += kPieceBytes) {
+        const std::size_t piece = std::min(kPieceBytes, bytes - done);
+        for (int rank = 0; rank < ranks_; ++rank) {
+          inputs[rank] = (rank == rank_ ? input + offset : lane.slotOf(rank) + at(rank_)) + done;
+        }
+        std::byte* result = output != nullptr ? output + offset + done : slot + at(rank_) + done;
+        reduce(call.reduction, call.type, result, std::span(inputs, static_cast<std::size_t>(ranks_)), piece / element,
+               ranks_);
+        if (output != nullptr) copyToPeers(slot + at(rank_) + done, result, piece);
+      }
+    }
+    for (int rank = 0; rank < ranks_ && round < chunks.count(); ++rank) {
+      const auto [offset, bytes] = chunks.part(round, rank);
+      if (rank != rank_) copyToPeers(slot + at(rank), input + offset, bytes);
+    }
+    finishCopies();
+    if (Status status = next(lane); !status) return status;
+    for (int rank = 0; rank < ranks_ && round > 0 && output != nullptr; ++rank) {
+      const auto [offset, bytes] = chunks.part(round - 1, rank);
+      if (rank != rank_) std::memcpy(output + offset, lane.slotOf(rank) + at(rank), bytes);
+    }
+  }
+  return {};
+}
+
+// Rounds of an operation in which ranks may need different numbers of them: the first round says how many each needs.
+template <typename Stage, typename Read>
+Status FlatExecutor::rounds(Lane& lane, std::uint64_t mine, Stage stage, Read read) {
+  std::uint64_t most = mine;
+  for (std::uint64_t round = 0; round == 0 || round < most; ++round) {
+    stage(round, lane.slot());
+    if (round == 0) std::memcpy(lane.payload(), &mine, sizeof(mine));
+    finishCopies();
+    if (Status status = next(lane); !status) return status;
+    for (int rank = 0; rank < ranks_ && round == 0; ++rank) {
+      if (rank == rank_) continue;
+      std::uint64_t theirs = 0;  // if a peer lies, it does not come to its rounds, and the deadline ends them
+      std::memcpy(&theirs, lane.payloadOf(rank), sizeof(theirs));
+      most = std::max(most, theirs);
+    }
+    read(round);
+  }
+  return {};
+}
+
+Status FlatExecutor::reduceScatter(Lane& lane, const Call& call) {
+  const std::size_t element = sizeOf(call.type);
+  const std::size_t stride = segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes;
+  std::size_t longest = 0;
+  for (const ConstBlock& block : call.inputs) longest = std::max(longest, block.count * element);
+  const auto stage = [&](std::uint64_t round, std::byte* slot) {
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const ConstBlock& block = call.inputs[static_cast<std::size_t>(rank)];
+      const auto [offset, length] = stretchOf(block.count * element, stride, round);
+      if (rank != rank_) copyToPeers(slot + static_cast<std::size_t>(rank) * stride, block.data + offset, length);
+    }
+  };
+  const auto read = [&](std::uint64_t round) {
+    const ConstBlock& own = call.inputs[static_cast<std::size_t>(rank_)];
+    const auto [offset, length] = stretchOf(own.count * element, stride, round);
+    if (length == 0) return;
+    const std::byte* inputs[Layout::kMostRanks];
+    for (int rank = 0; rank < ranks_; ++rank) {
+      inputs[rank] =
+          rank == rank_ ? own.data + offset : lane.slotOf(rank) + static_cast<std::size_t>(rank_) * stride;
+    }
+    reduce(call.reduction, call.type, call.outputs[0].data + offset,
+           std::span(inputs, static_cast<std::size_t>(ranks_)), length / element, ranks_);
+  };
+  return rounds(lane, roundsFor(longest, stride), stage, read);
+}
+
+Status FlatExecutor::broadcast(Lane& lane, const Call& call) {
+  const std::size_t perRound = segment_.layout().slotBytes;
+  const bool root = rank_ == call.root;
+  const std::size_t bytes = (root ? call.inputs[0].count : call.outputs[0].count) * sizeOf(call.type);
+  const auto stage = [&](std::uint64_t round, std::byte* slot) {
+    const auto [offset, length] = stretchOf(bytes, perRound, round);
+    if (root) copyToPeers(slot, call.inputs[0].data + offset, length);
+  };
+  const auto read = [&](std::uint64_t round) {
+    const auto [offset, length] = stretchOf(bytes, perRound, round);
+    if (call.outputs.empty() || length == 0) return;
+    copyUnlessSame(call.outputs[0].data + offset, root ? call.inputs[0].data + offset : lane.slotOf(call.root), length);
+  };
+  return rounds(lane, roundsFor(bytes, perRound), stage, read);
+}
+
+// All-gather, or to the root alone.
+Status FlatExecutor::gather(Lane& lane, const Call& call) {
+  const std::size_t element = sizeOf(call.type), perRound = segment_.layout().slotBytes;
+  const ConstBlock& input = call.inputs[0];
+  const auto stage = [&](std::uint64_t round, std::byte* slot) {
+    const auto [offset, length] = stretchOf(input.count * element, perRound, round);
+    copyToPeers(slot, input.data + offset, length);
+  };
+  const auto read = [&](std::uint64_t round) {
+    for (std::size_t rank = 0; rank < call.outputs.size(); ++rank) {
+      const Block& output = call.outputs[rank];
+      const auto [offset, length] = stretchOf(output.count * element, perRound, round);
+      const bool own = static_cast<int>(rank) == rank_;
+      copyUnlessSame(output.data + offset, own ? input.data + offset : lane.slotOf(static_cast<int>(rank)), length);
+    }
+  };
+  return rounds(lane, roundsFor(input.count * element, perRound), stage, read);
+}
+
+// All-to-all, or from the root alone.
+Status FlatExecutor::toEach(Lane& lane, const Call& call) {
+  const std::size_t element = sizeOf(call.type);
+  const std::size_t stride = segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes;
+  std::size_t longest = 0;
+  for (const ConstBlock& block : call.inputs) longest = std::max(longest, block.count * element);
+  const auto stage = [&](std::uint64_t round, std::byte* slot) {
+    for (std::size_t rank = 0; rank < call.inputs.size(); ++rank) {
+      const ConstBlock& block = call.inputs[rank];
+      const auto [offset, length] = stretchOf(block.count * element, stride, round);
+      if (static_cast<int>(rank) != rank_) copyToPeers(slot + rank * stride, block.data + offset, length);
+    }
+  };
+  const auto read = [&](std::uint64_t round) {
+    for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+      const int from = call.kind == Kind::kScatter ? call.root : static_cast<int>(i);
+      const Block& output = call.outputs[i];
+      const auto [offset, length] = stretchOf(output.count * element, stride, round);
+      const std::byte* source = from == rank_ ? call.inputs[static_cast<std::size_t>(rank_)].data + offset
+                                              : lane.slotOf(from) + static_cast<std::size_t>(rank_) * stride;
+      copyUnlessSame(output.data + offset, source, length);
+    }
+  };
+  return rounds(lane, roundsFor(longest, stride), stage, read);
+}
+
+}  // namespace gloo_bypass::collectives

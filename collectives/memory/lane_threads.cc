@@ -1,0 +1,71 @@
+#include "collectives/memory/lane_threads.h"
+
+#include <algorithm>
+
+#include "transport/base/signals_blocked.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+constexpr std::chrono::hours kLong{1};  // a wait here ends by notification; the bound only makes it look again
+
+}  // namespace
+
+LaneThreads::LaneThreads(int lanes) {
+  results_.resize(static_cast<std::size_t>(lanes));
+  const SignalsBlocked signals;
+  try {
+    for (int lane = 1; lane < lanes; ++lane) threads_.emplace_back([this, lane] { serve(lane); });
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+LaneThreads::~LaneThreads() { end(); }
+
+void LaneThreads::end() {
+  {
+    MutexLock lock(mutex_);
+    ending_ = true;
+  }
+  begun_.notifyAll();
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+}
+
+Status LaneThreads::run(const std::function<Status(int lane)>& work) {
+  {
+    MutexLock lock(mutex_);
+    work_ = &work;
+    ++operation_;
+    running_ = static_cast<int>(threads_.size());
+  }
+  begun_.notifyAll();
+  Status first = work(0);
+  MutexLock lock(mutex_);
+  while (running_ > 0) done_.waitFor(mutex_, kLong);
+  work_ = nullptr;
+  for (std::size_t lane = 1; first && lane < results_.size(); ++lane) first = results_[lane];
+  return first;
+}
+
+void LaneThreads::serve(int lane) {
+  std::uint64_t served = 0;
+  for (;;) {
+    const std::function<Status(int)>* work = nullptr;
+    {
+      MutexLock lock(mutex_);
+      while (!ending_ && operation_ == served) begun_.waitFor(mutex_, kLong);
+      if (ending_) return;
+      served = operation_;
+      work = work_;
+    }
+    Status result = (*work)(lane);
+    MutexLock lock(mutex_);
+    results_[static_cast<std::size_t>(lane)] = std::move(result);
+    if (--running_ == 0) done_.notifyOne();
+  }
+}
+
+}  // namespace gloo_bypass::collectives
