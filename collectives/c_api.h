@@ -2,8 +2,8 @@
  * Collectives for programs in other languages: a table of C functions, so that the Python door links with no library of
  * ours and one build of it serves every Python and PyTorch.
  *
- * Every function may be called from any thread. No exception leaves them. Errors are one line, written into `error` (cut
- * to `capacity` bytes, zero included), and a code: 0 success, else an enum gloo_bypass_failure.
+ * Every function may be called from any thread. No exception leaves them. Errors are one line, written into `error`
+ * (cut to `capacity` bytes, zero included), and a code: 0 success, else an enum gloo_bypass_failure.
  */
 #ifndef GLOO_BYPASS_COLLECTIVES_H_
 #define GLOO_BYPASS_COLLECTIVES_H_
@@ -18,7 +18,7 @@ extern "C" {
 #define GLOO_BYPASS_COLLECTIVES_VERSION 1
 
 enum gloo_bypass_failure {
-  GLOO_BYPASS_INVALID = 1,  /* the call is wrong, or ranks called different operations */
+  GLOO_BYPASS_INVALID = 1, /* the call is wrong, or ranks called different operations */
   GLOO_BYPASS_TIMED_OUT = 2,
   GLOO_BYPASS_PEER_LOST = 3, /* a rank ended or left */
   GLOO_BYPASS_ABORTED = 4,
@@ -27,16 +27,37 @@ enum gloo_bypass_failure {
 
 /* Values as collectives/operation.h orders them. */
 enum gloo_bypass_kind {
-  GLOO_BYPASS_ALL_REDUCE, GLOO_BYPASS_REDUCE, GLOO_BYPASS_REDUCE_SCATTER, GLOO_BYPASS_ALL_GATHER, GLOO_BYPASS_GATHER,
-  GLOO_BYPASS_BROADCAST, GLOO_BYPASS_SCATTER, GLOO_BYPASS_ALL_TO_ALL, GLOO_BYPASS_BARRIER
+  GLOO_BYPASS_ALL_REDUCE,
+  GLOO_BYPASS_REDUCE,
+  GLOO_BYPASS_REDUCE_SCATTER,
+  GLOO_BYPASS_ALL_GATHER,
+  GLOO_BYPASS_GATHER,
+  GLOO_BYPASS_BROADCAST,
+  GLOO_BYPASS_SCATTER,
+  GLOO_BYPASS_ALL_TO_ALL,
+  GLOO_BYPASS_BARRIER
 };
 enum gloo_bypass_type {
-  GLOO_BYPASS_BOOL, GLOO_BYPASS_UINT8, GLOO_BYPASS_INT8, GLOO_BYPASS_INT16, GLOO_BYPASS_INT32, GLOO_BYPASS_INT64,
-  GLOO_BYPASS_FLOAT16, GLOO_BYPASS_BFLOAT16, GLOO_BYPASS_FLOAT32, GLOO_BYPASS_FLOAT64
+  GLOO_BYPASS_BOOL,
+  GLOO_BYPASS_UINT8,
+  GLOO_BYPASS_INT8,
+  GLOO_BYPASS_INT16,
+  GLOO_BYPASS_INT32,
+  GLOO_BYPASS_INT64,
+  GLOO_BYPASS_FLOAT16,
+  GLOO_BYPASS_BFLOAT16,
+  GLOO_BYPASS_FLOAT32,
+  GLOO_BYPASS_FLOAT64
 };
 enum gloo_bypass_reduction {
-  GLOO_BYPASS_SUM, GLOO_BYPASS_AVERAGE, GLOO_BYPASS_PRODUCT, GLOO_BYPASS_MIN, GLOO_BYPASS_MAX, GLOO_BYPASS_AND,
-  GLOO_BYPASS_OR, GLOO_BYPASS_XOR
+  GLOO_BYPASS_SUM,
+  GLOO_BYPASS_AVERAGE,
+  GLOO_BYPASS_PRODUCT,
+  GLOO_BYPASS_MIN,
+  GLOO_BYPASS_MAX,
+  GLOO_BYPASS_AND,
+  GLOO_BYPASS_OR,
+  GLOO_BYPASS_XOR
 };
 
 typedef struct gloo_bypass_group gloo_bypass_group;

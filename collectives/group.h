@@ -46,8 +46,8 @@ class Group {
   // Runs one operation to its end. Zero timeout: the group's. Errors: Executor::run's, and kInvalidArgument for a call
   // that this rank alone can see is wrong (faultOf); the group goes on after the latter.
   virtual Status run(const Call& call, std::chrono::milliseconds timeout) = 0;
-  // Copies the call's spans (not the memory they point to). `done` runs once, on the group's thread, without locks held;
-  // it must not block, and may start further operations.
+  // Copies the call's spans (not the memory they point to). `done` runs once, on the group's thread, without locks
+  // held; it must not block, and may start further operations.
   virtual void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) = 0;
 
   // Messages are independent of the collectives, and any number may be under way. `done` gets the peer that sent.
@@ -57,6 +57,8 @@ class Group {
 
   // Ends every wait here at once, with kCancelled, and fails the group for all its ranks.
   virtual void abort() noexcept = 0;
+  // Under which name the process's counters have the collectives' bytes: MEMORY, or the transport's.
+  virtual std::string carrier() const = 0;
   // "8 ranks: flat shared memory, 2 lanes", for logs and doctor.
   virtual std::string describe() const = 0;
 };

@@ -5,8 +5,8 @@
 namespace gloo_bypass::collectives {
 namespace {
 
-constexpr const char* kKindNames[kKinds] = {"all-reduce", "reduce",    "reduce-scatter", "all-gather", "gather",
-                                            "broadcast",  "scatter",   "all-to-all",     "barrier"};
+constexpr const char* kKindNames[kKinds] = {"all-reduce", "reduce",  "reduce-scatter", "all-gather", "gather",
+                                            "broadcast",  "scatter", "all-to-all",     "barrier"};
 constexpr const char* kTypeNames[kElementTypes] = {"bool",  "uint8",   "int8",     "int16",   "int32",
                                                    "int64", "float16", "bfloat16", "float32", "float64"};
 constexpr const char* kReductionNames[kReductions] = {"sum", "average", "product", "min", "max", "and", "or", "xor"};
@@ -23,15 +23,24 @@ struct Shape {
 };
 Shape shapeOf(Kind kind, bool root, int size) {
   switch (kind) {
-    case Kind::kAllReduce: return {1, 1};
-    case Kind::kReduce: return {1, root ? 1 : 0};
-    case Kind::kReduceScatter: return {size, 1};
-    case Kind::kAllGather: return {1, size};
-    case Kind::kGather: return {1, root ? size : 0};
-    case Kind::kBroadcast: return root ? Shape{1, -1} : Shape{0, 1};
-    case Kind::kScatter: return {root ? size : 0, 1};
-    case Kind::kAllToAll: return {size, size};
-    case Kind::kBarrier: return {0, 0};
+    case Kind::kAllReduce:
+      return {1, 1};
+    case Kind::kReduce:
+      return {1, root ? 1 : 0};
+    case Kind::kReduceScatter:
+      return {size, 1};
+    case Kind::kAllGather:
+      return {1, size};
+    case Kind::kGather:
+      return {1, root ? size : 0};
+    case Kind::kBroadcast:
+      return root ? Shape{1, -1} : Shape{0, 1};
+    case Kind::kScatter:
+      return {root ? size : 0, 1};
+    case Kind::kAllToAll:
+      return {size, size};
+    case Kind::kBarrier:
+      return {0, 0};
   }
   return {};
 }
@@ -112,8 +121,9 @@ std::string faultOf(const Call& call, int rank, int size) {
                        needs.outputs >= 0 ? needs.outputs : 1);
   }
   const auto differ = [&](std::size_t input, std::size_t output) {
-    return input == output ? std::string()
-                           : fmt::format("{}: the input has {} elements, the output {}", nameOf(call.kind), input, output);
+    return input == output
+               ? std::string()
+               : fmt::format("{}: the input has {} elements, the output {}", nameOf(call.kind), input, output);
   };
   const auto self = static_cast<std::size_t>(rank);
   switch (call.kind) {
@@ -121,12 +131,17 @@ std::string faultOf(const Call& call, int rank, int size) {
     case Kind::kReduce:
     case Kind::kBroadcast:
       return inputs == 1 && outputs == 1 ? differ(call.inputs[0].count, call.outputs[0].count) : std::string();
-    case Kind::kReduceScatter: return differ(call.inputs[self].count, call.outputs[0].count);
+    case Kind::kReduceScatter:
+      return differ(call.inputs[self].count, call.outputs[0].count);
     case Kind::kAllGather:
-    case Kind::kGather: return outputs == 0 ? std::string() : differ(call.inputs[0].count, call.outputs[self].count);
-    case Kind::kScatter: return inputs == 0 ? std::string() : differ(call.inputs[self].count, call.outputs[0].count);
-    case Kind::kAllToAll: return differ(call.inputs[self].count, call.outputs[self].count);
-    case Kind::kBarrier: return {};
+    case Kind::kGather:
+      return outputs == 0 ? std::string() : differ(call.inputs[0].count, call.outputs[self].count);
+    case Kind::kScatter:
+      return inputs == 0 ? std::string() : differ(call.inputs[self].count, call.outputs[0].count);
+    case Kind::kAllToAll:
+      return differ(call.inputs[self].count, call.outputs[self].count);
+    case Kind::kBarrier:
+      return {};
   }
   return {};
 }

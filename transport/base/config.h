@@ -126,6 +126,8 @@ struct TransportConfig {
   std::size_t memoryMiB = 64;  // EAL memory without huge pages, and mempools' bound
   Duration spin = std::chrono::microseconds(200);
   int engineCpu = -1;
+  bool ownCollectives = false;  // programs that say "gloo" get collectives/; read by plugin/python
+  int threads = 0;    // of one rank, for copies and sums of large vectors inside a host; 0: as many as it has cores
   std::string stats;  // at exit: "" nothing, "stderr", or a file that gets JSON
   Histograms histograms = Histograms::kAuto;
   std::string metrics;  // while it runs: "" nothing, "file:PATH" or "http://ADDRESS:PORT", Prometheus's text format

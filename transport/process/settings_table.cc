@@ -36,6 +36,14 @@ std::vector<Setting> processSettings() {
                     kField<&Config::spin>),
       numberSetting("GLOO_BYPASS_ENGINE_CPU", "", -1, 1023, "CPU the engine thread is pinned to; -1: not pinned",
                     kField<&Config::engineCpu>),
+      choiceSetting("GLOO_BYPASS_COLLECTIVES", {{"gloo", false}, {"own", true}},
+                    "In PyTorch, what a group of the backend \"gloo\" runs: Gloo's collectives, or gloo-bypass's own",
+                    kField<&Config::ownCollectives>),
+      numberSetting(
+          "GLOO_BYPASS_THREADS", "", 0, 8,
+          "Threads of one rank for large vectors inside a host, in gloo-bypass's own collectives; 0: as many as "
+          "it has cores",
+          kField<&Config::threads>),
       textSetting("GLOO_BYPASS_STATS", "stderr, or a file's path with a / in it", isStatsTarget,
                   "Counters at exit: text to stderr, or JSON to a file (%p: process id, %r: RANK); empty: none",
                   kField<&Config::stats>),

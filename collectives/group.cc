@@ -1,0 +1,194 @@
+// Making a group: every rank publishes what the others must know, reads what they published, and all come to the same
+// conclusion.
+#include "collectives/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "collectives/memory/flat_executor.h"
+#include "collectives/memory/host_meeting.h"
+#include "collectives/memory/memory_transport.h"
+#include "collectives/ordered_group.h"
+#include "transport/base/printable.h"
+#include "transport/process/environment.h"
+#include "transport/progress/progress_engine.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+using Json = nlohmann::json;
+
+// Ranks of one group must have the same: what they write into shared memory and onto the wire.
+constexpr int kProtocol = 1;
+constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
+constexpr int kMostThreads = 8;                // copies and sums of one rank are not faster with more
+
+struct Settings {
+  std::string transport;
+  bool memory = false;  // links within a host are memory
+  int threads = 0;      // 0: as many as the rank has cores
+};
+
+// What a rank publishes.
+struct Card {
+  int protocol = 0, cores = 1, threads = 0;
+  std::string transport, host, place;
+  MeetingSecret secret{};
+};
+
+Error refused(ErrorCode code, std::string text) { return {ErrorScope::kSession, code, std::move(text)}; }
+
+Result<Settings> settingsOf(const GroupOptions& options) {
+  const auto config = configurationFromEnvironment();
+  if (!config) return config.error();
+  Settings settings{.transport = options.transport.empty() ? "DPDK" : options.transport};
+  if (settings.transport != "DPDK" && settings.transport != "UDP" && settings.transport != "RDMA") {
+    return refused(ErrorCode::kConfiguration,
+                   fmt::format("GLOO_DEVICE_TRANSPORT={} has no collectives of its own: use DPDK, UDP or RDMA",
+                               printable(settings.transport)));
+  }
+  const LinkMode link = config.value().link;
+  settings.memory = settings.transport == "DPDK" && (link == LinkMode::kAuto || link == LinkMode::kMemif);
+  settings.threads = config.value().threads;
+  return settings;
+}
+
+std::vector<std::byte> textOf(const Card& card) {
+  const std::string text = Json{{"protocol", card.protocol}, {"cores", card.cores}, {"threads", card.threads},
+                                {"transport", card.transport}, {"host", card.host},
+                                {"place", card.place}, {"secret", card.secret}}
+                               .dump();
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::optional<Card> cardIn(std::span<const std::byte> bytes) {
+  if (bytes.size() > kMostBytes) return std::nullopt;
+  try {
+    const auto* text = reinterpret_cast<const char*>(bytes.data());
+    const Json json = Json::parse(text, text + bytes.size());
+    Card card;
+    card.protocol = json.at("protocol").get<int>();
+    card.cores = std::clamp(json.at("cores").get<int>(), 1, 1 << 16);
+    card.threads = std::clamp(json.at("threads").get<int>(), 0, kMostThreads);
+    card.transport = json.at("transport").get<std::string>();
+    card.host = json.at("host").get<std::string>();
+    card.place = json.at("place").get<std::string>();
+    card.secret = json.at("secret").get<MeetingSecret>();
+    return card;
+  } catch (const Json::exception&) {
+    return std::nullopt;
+  }
+}
+
+Result<std::vector<Card>> exchange(const GroupOptions& options, const Card& own, Rendezvous& rendezvous,
+                                   TimePoint deadline) {
+  const auto key = [](int rank) { return fmt::format("gloo_bypass/rank/{}", rank); };
+  if (Status status = rendezvous.set(key(options.rank), textOf(own)); !status) return status;
+  std::vector<Card> cards;
+  for (int rank = 0; rank < options.size; ++rank) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow());
+    const auto text = rendezvous.get(key(rank), std::max(left, std::chrono::milliseconds(1)));
+    if (!text) {
+      return refused(text.error().code,
+                     fmt::format("rank {} did not come to the group: {}", rank, text.error().message));
+    }
+    const auto card = cardIn(text.value());
+    if (!card) {
+      return refused(ErrorCode::kPeerViolatedProtocol, fmt::format("what rank {} published cannot be read", rank));
+    }
+    if (card->protocol != own.protocol) {
+      return refused(ErrorCode::kConfiguration,
+                     fmt::format("rank {} has collectives of version {}, rank {} of version {}: use one gloo_bypass",
+                                 options.rank, own.protocol, rank, card->protocol));
+    }
+    if (card->transport != own.transport) {
+      return refused(ErrorCode::kConfiguration,
+                     fmt::format("rank {} uses the transport {}, rank {} uses {}: set GLOO_DEVICE_TRANSPORT and "
+                                 "GLOO_BYPASS_LINK alike",
+                                 options.rank, own.transport, rank, printable(card->transport)));
+    }
+    cards.push_back(*card);
+  }
+  return cards;
+}
+
+// How many threads each rank of a host uses, and whether they have cores of their own: the same at all of its ranks.
+struct HostPlan {
+  int lanes = 1;
+  bool ownCores = true;
+};
+HostPlan planFor(std::span<const Card> cards) {
+  const int ranks = static_cast<int>(cards.size());
+  const int cores = std::min_element(cards.begin(), cards.end(), [](const Card& a, const Card& b) {
+                      return a.cores < b.cores;
+                    })->cores;
+  int lanes = std::clamp(cores / ranks, 1, kMostThreads);
+  for (const Card& card : cards) {
+    if (card.threads > 0) lanes = std::min(lanes, card.threads);
+  }
+  return {lanes, ranks <= cores};
+}
+
+Result<std::unique_ptr<FlatExecutor>> meet(const GroupOptions& options, std::span<const Card> cards,
+                                           MeetingPlace place, TimePoint deadline) {
+  const HostPlan plan = planFor(cards);
+  const Layout layout = Layout::of(options.size, plan.lanes);
+  std::vector<int> names(cards.size());
+  std::iota(names.begin(), names.end(), 0);
+  HostMeeting meeting(options.rank, names, layout, deadline);
+  auto share = options.rank == 0 ? meeting.lead(std::move(place)) : meeting.come(cards[0].place, cards[0].secret);
+  if (!share) return share.error();
+  HostShare home = std::move(share).value();
+  home.segment.touch(options.rank);
+  // By parts costs a second wait: soon over where ranks have cores of their own, else several switches of threads.
+  const std::size_t atOnceBytes = (plan.ownCores ? 64u : 256u) * 1024 / static_cast<std::size_t>(options.size);
+  return std::make_unique<FlatExecutor>(
+      std::move(home.segment),
+      FlatOptions{.rank = options.rank,
+                  .names = std::move(names),
+                  .patience = plan.ownCores ? Patience::withOwnCore() : Patience::withSharedCore(),
+                  .atOnceBytes = atOnceBytes,
+                  .lifelines = std::move(home.lifelines),
+                  .ownLifeline = std::move(home.ownLifeline)});
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::shared_ptr<Rendezvous> rendezvous) {
+  const TimePoint deadline = monotonicNow() + options.timeout;
+  const auto settings = settingsOf(options);
+  if (!settings) return settings.error();
+  auto place = MeetingPlace::open();
+  if (!place) return place.error();
+  const Card own{.protocol = kProtocol,
+                 .cores = usableCores(),
+                 .threads = settings.value().threads,
+                 .transport = settings.value().transport + (settings.value().memory ? " with memory links" : ""),
+                 .host = hostIdentity(),
+                 .place = place.value().name(),
+                 .secret = place.value().secret()};
+  const auto cards = exchange(options, own, *rendezvous, deadline);
+  if (!cards) return cards.error();
+  const bool oneHost = !own.host.empty() && std::all_of(cards.value().begin(), cards.value().end(),
+                                                        [&](const Card& card) { return card.host == own.host; });
+  if (!settings.value().memory || !(oneHost || options.size == 1) || options.size > Layout::kMostRanks) {
+    return refused(ErrorCode::kUnavailable, "collectives between hosts are not in this build");
+  }
+  auto traffic = acquireMemoryTransport();
+  if (!traffic) return traffic.error();
+  auto executor = meet(options, cards.value(), std::move(place).value(), deadline);
+  if (!executor) return executor.error();
+  std::string description = fmt::format("{} ranks of one host: flat shared memory, {} thread{} each", options.size,
+                                        executor.value()->lanes(), executor.value()->lanes() == 1 ? "" : "s");
+  return std::unique_ptr<Group>(std::make_unique<OrderedGroup>(
+      options.rank, options.size, options.timeout, "MEMORY", std::move(description), std::move(executor).value()));
+}
+
+}  // namespace gloo_bypass::collectives

@@ -1,0 +1,227 @@
+// Groups of real processes on this host.
+#include "collectives/group.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "tests/collectives/folder_rendezvous.h"
+#include "tests/support/temporary_folder.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+using namespace std::chrono_literals;
+using ::testing::HasSubstr;
+
+// What a rank's process returns; its faults go to stderr.
+using Body = std::function<int(int rank)>;
+
+class Processes {
+ public:
+  Processes(int ranks, const Body& body) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(body(rank));
+      children_.push_back(child);
+    }
+  }
+  ~Processes() {
+    for (std::size_t rank = 0; rank < children_.size(); ++rank) {
+      if (children_[rank] > 0) {
+        ::kill(children_[rank], SIGKILL);
+        (void)status(static_cast<int>(rank));
+      }
+    }
+  }
+  void kill(int rank) { ::kill(children_[static_cast<std::size_t>(rank)], SIGKILL); }
+  // Waits for it: what it returned; -1: it was killed.
+  int status(int rank) {
+    int status = 0;
+    ::waitpid(std::exchange(children_[static_cast<std::size_t>(rank)], -1), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+ private:
+  std::vector<pid_t> children_;
+};
+
+Result<std::unique_ptr<Group>> makeGroup(const std::string& folder, int rank, int size, std::string transport = "") {
+  return Group::make({.rank = rank, .size = size, .timeout = 20s, .transport = std::move(transport), .interface = ""},
+                     std::make_shared<FolderRendezvous>(folder));
+}
+
+int complain(const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
+  return 1;
+}
+
+struct Sum {
+  std::vector<float> values;
+  ConstBlock input{};
+  Block output{};
+  Call call(std::size_t count, float value) {
+    values.assign(count, value);
+    input = {reinterpret_cast<const std::byte*>(values.data()), count};
+    output = {reinterpret_cast<std::byte*>(values.data()), count};
+    return {.kind = Kind::kAllReduce, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = {&output, 1}};
+  }
+};
+
+TEST(Group_Make, ProcessesOfOneHost_SumThroughMemory) {
+  for (const int ranks : {1, 2, 4}) {
+    const TemporaryFolder folder;
+    Processes processes(ranks, [&](int rank) {
+      auto group = makeGroup(folder.path, rank, ranks);
+      if (!group) return complain(group.error().message);
+      if (group.value()->describe().find("flat shared memory") == std::string::npos) return complain("another link");
+      for (const std::size_t count : {1, 1000, 500'000}) {
+        Sum sum;
+        const Status status = group.value()->run(sum.call(count, static_cast<float>(rank + 1)), 0ms);
+        if (!status) return complain(status.error().message);
+        for (const float value : sum.values) {
+          if (value != static_cast<float>(ranks * (ranks + 1) / 2)) return complain("a wrong sum");
+        }
+      }
+      return 0;
+    });
+    for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(processes.status(rank), 0) << ranks;
+  }
+}
+
+TEST(Group_Make, TransportsDiffer_BothAreNamed) {
+  const TemporaryFolder folder;
+  Processes processes(2, [&](int rank) {
+    const auto group = makeGroup(folder.path, rank, 2, rank == 0 ? "DPDK" : "UDP");
+    if (group) return complain("made");
+    const std::string& text = group.error().message;
+    const bool named = text.find("DPDK with memory links") != std::string::npos && text.find("UDP") != std::string::npos;
+    return named && group.error().code == ErrorCode::kConfiguration ? 0 : complain(text);
+  });
+  EXPECT_EQ(processes.status(0), 0);
+  EXPECT_EQ(processes.status(1), 0);
+}
+
+TEST(Group_Make, ARankDoesNotCome_ItIsNamed) {
+  const TemporaryFolder folder;
+  const auto group = Group::make({.rank = 0, .size = 2, .timeout = 50ms, .transport = "", .interface = ""},
+                                 std::make_shared<FolderRendezvous>(folder.path));
+  ASSERT_FALSE(group);
+  EXPECT_EQ(group.error().code, ErrorCode::kTimedOut);
+  EXPECT_THAT(group.error().message, HasSubstr("rank 1 did not come"));
+}
+
+TEST(Group_Make, APeerPublishesRubbish_IsAnError) {
+  const std::string tooLong(1 << 20, ' ');
+  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{\"protocol\": \"x\"}"),
+                                  std::string("\xff\xfe"), tooLong}) {
+    const TemporaryFolder folder;
+    FolderRendezvous store(folder.path);
+    ASSERT_TRUE(store.set("gloo_bypass/rank/1", std::as_bytes(std::span(text))));
+    const auto group = makeGroup(folder.path, 0, 2);
+    ASSERT_FALSE(group);
+    EXPECT_EQ(group.error().code, ErrorCode::kPeerViolatedProtocol) << text.substr(0, 50);
+  }
+}
+
+// Kills one rank at a random moment of a stream of operations: every survivor names it, soon, and no sum is wrong.
+TEST(Group_ARankIsKilled, AtAnyMoment_SurvivorsNameItAndNoSumIsWrong) {
+  const char* wanted = std::getenv("GLOO_BYPASS_TEST_KILLS");
+  const int kills = wanted == nullptr ? 25 : std::atoi(wanted);
+  const auto seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  constexpr int kRanks = 3;
+  for (int kill = 0; kill < kills; ++kill) {
+    const TemporaryFolder folder;
+    const int victim = static_cast<int>(random() % kRanks);
+    const std::string name = "rank " + std::to_string(victim);
+    Processes processes(kRanks, [&](int rank) {
+      auto group = makeGroup(folder.path, rank, kRanks);
+      if (!group) return group.error().message.find("ended") != std::string::npos ? 0 : complain(group.error().message);
+      std::ofstream(folder.path + "/made" + std::to_string(rank)).put('1');
+      for (unsigned i = 0;; ++i) {
+        Sum sum;
+        const Status status = group.value()->run(sum.call(i % 2 == 0 ? 10 : 200'000, static_cast<float>(i % 100)), 10s);
+        if (!status) return status.error().message.find(name) != std::string::npos ? 0 : complain(status.error().message);
+        if (sum.values.front() != 3 * static_cast<float>(i % 100) || sum.values.back() != sum.values.front()) {
+          return complain("a wrong sum");
+        }
+      }
+    });
+    FolderRendezvous store(folder.path);
+    for (int rank = 0; rank < kRanks; ++rank) ASSERT_TRUE(store.get("made" + std::to_string(rank), 20s));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));  // a random moment of the stream
+    processes.kill(victim);
+    const auto begin = std::chrono::steady_clock::now();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      if (rank == victim) continue;
+      EXPECT_EQ(processes.status(rank), 0) << "rank " << rank << ", kill " << kill;
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+  }
+}
+
+// A child that a rank forks, and that ends before it or after it, is no rank: neither its end nor its exit handlers are
+// taken for the rank's.
+TEST(Group_Fork, AChildOfARank_DoesNotTouchTheGroup) {
+  const TemporaryFolder folder;
+  Processes processes(2, [&](int rank) {
+    auto group = makeGroup(folder.path, rank, 2);
+    if (!group) return complain(group.error().message);
+    group.value()->start(Call{}, 0ms, [](const Status&) {});  // the group has a thread now
+    if (const Status status = group.value()->run(Call{}, 0ms); !status) return complain(status.error().message);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const Status status = group.value()->run(Call{}, 0ms);
+      group.value().reset();
+      ::_exit(!status && status.error().message.find("forked") != std::string::npos ? 0 : 1);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) return complain("the child could use the group");
+    const Status last = group.value()->run(Call{}, 0ms);
+    return last ? 0 : complain(last.error().message);
+  });
+  EXPECT_EQ(processes.status(0), 0);
+  EXPECT_EQ(processes.status(1), 0);
+}
+
+TEST(Group_Start, OperationsStartedAndRun_KeepTheirOrder) {
+  const TemporaryFolder folder;
+  Processes processes(2, [&](int rank) {
+    auto group = makeGroup(folder.path, rank, 2);
+    if (!group) return complain(group.error().message);
+    std::vector<Sum> sums(50);
+    std::vector<int> order;  // written on the group's thread, read after the last has ended
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      group.value()->start(sums[i].call(i * 100, 1.0f), 0ms, [&order, i](const Status& status) {
+        order.push_back(status ? static_cast<int>(i) : -1);
+      });
+    }
+    Sum last;
+    if (const Status status = group.value()->run(last.call(1, 2.0f), 0ms); !status) return complain(status.error().message);
+    group.value().reset();
+    if (order.size() != sums.size()) return complain("some had not ended before a later one");
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      if (order[i] != static_cast<int>(i)) return complain("another order");
+    }
+    return last.values[0] == 4.0f ? 0 : complain("a wrong sum");
+  });
+  EXPECT_EQ(processes.status(0), 0);
+  EXPECT_EQ(processes.status(1), 0);
+}
+
+}  // namespace
+}  // namespace gloo_bypass::collectives
