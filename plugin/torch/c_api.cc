@@ -1,4 +1,5 @@
 // The plug-in's C functions (gloo_bypass.h). No exception leaves them.
+#include "collectives/c_table.h"
 #include "plugin/torch/availability.h"
 #include "plugin/torch/c_text.h"
 #include "plugin/torch/gloo_bypass.h"
@@ -11,4 +12,8 @@ GLOO_BYPASS_VISIBLE int gloo_bypass_stats_json(char* buffer, size_t capacity) {
 
 GLOO_BYPASS_VISIBLE int gloo_bypass_available_json(char* buffer, size_t capacity) {
   return gloo_bypass::answerInC(buffer, capacity, gloo_bypass::availabilityJson);
+}
+
+GLOO_BYPASS_VISIBLE const gloo_bypass_collectives* gloo_bypass_collectives_v1(void) {
+  return &gloo_bypass::collectives::cTable();
 }

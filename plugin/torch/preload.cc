@@ -20,6 +20,7 @@
 #include <memory>
 #include <string>
 
+#include "collectives/c_api.h"
 #include "plugin/torch/gloo_bypass.h"
 #include "torch_soname.h"  // made from the plug-in: kTorchLibrary, "libtorch_cpu.so.1.13"
 
@@ -125,6 +126,14 @@ GLOO_BYPASS_VISIBLE int gloo_bypass_register(char* buffer, size_t capacity) {
       whyNot[0] != '\0' ? whyNot : "PyTorch (libtorch_cpu.so) is not loaded yet: call this again when it is";
   if (capacity > 0) std::snprintf(buffer, capacity, "%s", why);
   return static_cast<int>(std::strlen(why) + 1);
+}
+
+// Null: there is no plug-in.
+GLOO_BYPASS_VISIBLE const gloo_bypass_collectives* gloo_bypass_collectives_v1(void) {
+  using Function = const gloo_bypass_collectives*();
+  void* const library = loadedPlugin();
+  void* const found = library == nullptr ? nullptr : dlsym(library, "gloo_bypass_collectives_v1");
+  return found == nullptr ? nullptr : reinterpret_cast<Function*>(found)();
 }
 }
 
