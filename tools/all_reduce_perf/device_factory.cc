@@ -61,6 +61,8 @@ bool hasBoundBuffersOnly(std::string_view transport) {
   return transport == kGlooIbverbs && !gloo_version::kIbverbsHasUnboundBuffers;
 }
 
+bool hasOwnCollectives(std::string_view transport) { return findBackEnd(transport) != nullptr; }
+
 DevicePointer makeDevice(std::string_view transport, const GlooPlace& place) {
   if (const std::string problem = transportProblem(transport); !problem.empty()) throw ProgramError(problem);
   if (transport == kGlooTcp) return makeTcpDevice(place);

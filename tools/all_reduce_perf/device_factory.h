@@ -22,6 +22,8 @@ std::string knownTransports();
 std::string transportProblem(std::string_view transport);
 // Whether its devices know bound buffers only, as an older Gloo's over verbs: no gloo::allreduce, no gloo::barrier.
 bool hasBoundBuffersOnly(std::string_view transport);
+// Whether our own collectives run over it: it is a transport of this project.
+bool hasOwnCollectives(std::string_view transport);
 // `place` with both texts empty leaves it to the transport.
 // Throws ProgramError (bad configuration, missing device) or what Gloo throws.
 std::shared_ptr<::gloo::transport::Device> makeDevice(std::string_view transport, const GlooPlace& place);

@@ -116,10 +116,16 @@ void addMeasurementOptions(CLI::App& app, PerfOptions& options) {
       ->check(CLI::Range(0.0, 3600.0));
 }
 
-void addRunOptions(CLI::App& app, PerfOptions& options) {
+void addRunOptions(CLI::App& app, PerfOptions& options, std::vector<std::string>& collectives) {
   app.add_option("--transports", options.transports, "comma-separated: " + knownTransports())
       ->delimiter(',')
       ->default_str("TCP");
+  app.add_option("--collectives", collectives,
+                 "comma-separated: gloo, own. own: gloo-bypass's own collectives, over each of our transports; the "
+                 "table calls them DPDK/own. --algorithm and --segment-bytes are Gloo's")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"gloo", "own"}))
+      ->default_str("gloo");
   app.add_option("--ranks", options.ranks,
                  "start so many ranks here; without it RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are read")
       ->check(CLI::Range(1u, kMaxRanks));
@@ -164,6 +170,19 @@ void checkSizes(const PerfOptions& options) {
         fmt::format("--maxbytes {}: Gloo's {} takes less than 2G", options.maxBytes, nameOf(options.algorithm)));
 }
 
+// Each transport with each of the collectives that it has.
+std::vector<std::string> contenders(const std::vector<std::string>& transports,
+                                    const std::vector<std::string>& collectives) {
+  std::vector<std::string> all;
+  for (const std::string& transport : transports) {
+    for (const std::string& collective : collectives) {
+      if (collective == "gloo") all.push_back(transport);
+      if (collective == "own" && hasOwnCollectives(transport)) all.push_back(transport + std::string(kOwnSuffix));
+    }
+  }
+  return all;
+}
+
 void checkOptions(const PerfOptions& options) {
   checkSizes(options);
   if (options.segmentBytes != 0 && options.algorithm != AllReduceAlgorithm::kRing)
@@ -174,10 +193,12 @@ void checkOptions(const PerfOptions& options) {
   if (std::uint64_t{options.iterations} * options.effectiveRounds() > kMaxSamples)
     throw UsageError(fmt::format("--iters {} x --rounds {} is more than {} samples a size", options.iterations,
                                  options.effectiveRounds(), kMaxSamples));
-  if (options.transports.empty()) throw UsageError("--transports names none; known are " + knownTransports());
+  if (options.transports.empty()) {
+    throw UsageError("--transports names none that has these --collectives; known are " + knownTransports());
+  }
   std::set<std::string> seen;
   for (const std::string& transport : options.transports) {
-    if (const auto problem = transportProblem(transport); !problem.empty())
+    if (const auto problem = transportProblem(linkOf(transport)); !problem.empty())
       throw UsageError("--transports: " + problem);
     if (hasBoundBuffersOnly(transport) && !usesBoundBuffers(options.algorithm))
       throw UsageError(
@@ -199,11 +220,13 @@ CommandLine parseCommandLine(int argc, const char* const* argv) {
   CLI::App app{kDescription, "all_reduce_perf"};
   app.set_version_flag("--version", "all_reduce_perf " + buildVersion());
   addMeasurementOptions(app, options);
-  addRunOptions(app, options);
+  std::vector<std::string> collectives{"gloo"};
+  addRunOptions(app, options, collectives);
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   // A default never contradicts the other bound.
   if (app.count("--minbytes") == 0) options.minBytes = std::min(options.minBytes, options.maxBytes);
   if (app.count("--maxbytes") == 0) options.maxBytes = std::max(options.minBytes, options.maxBytes);
+  options.transports = contenders(options.transports, collectives);
   checkOptions(options);
   return options;
 }
@@ -215,6 +238,11 @@ std::size_t elementBytes(DataType type) {
 
 bool usesBoundBuffers(AllReduceAlgorithm algorithm) {
   return algorithm == AllReduceAlgorithm::kHalvingDoubling || algorithm == AllReduceAlgorithm::kRingChunked;
+}
+
+bool usesOwnCollectives(std::string_view transport) { return transport.ends_with(kOwnSuffix); }
+std::string_view linkOf(std::string_view transport) {
+  return usesOwnCollectives(transport) ? transport.substr(0, transport.size() - kOwnSuffix.size()) : transport;
 }
 
 std::string_view nameOf(DataType type) { return find(kDataTypes, type); }

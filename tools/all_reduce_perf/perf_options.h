@@ -30,6 +30,7 @@ struct PerfOptions {
   ReduceOp reduceOp = ReduceOp::kSum;
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kRing;
   std::uint64_t segmentBytes = 0;  // ring only; 0: Gloo's default, 1 MiB
+  // Each is measured: a transport's name, with Gloo's algorithms, or with kOwnSuffix, with our own collectives.
   std::vector<std::string> transports = {"TCP"};
   unsigned ranks = 0;  // 0: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say
   std::string interface;
@@ -45,6 +46,11 @@ struct PerfOptions {
 
   unsigned effectiveRounds() const { return rounds != 0 ? rounds : (transports.size() > 1 ? 5 : 1); }
 };
+
+inline constexpr std::string_view kOwnSuffix = "/own";
+bool usesOwnCollectives(std::string_view transport);
+// Without the suffix.
+std::string_view linkOf(std::string_view transport);
 
 // The options to run with, or text (--help, --version) to print instead.
 using CommandLine = std::variant<PerfOptions, std::string>;

@@ -17,6 +17,7 @@
 #include <gloo/barrier_all_to_all.h>
 
 #include "tools/all_reduce_perf/build_info.h"
+#include "tools/all_reduce_perf/own_collectives.h"
 #include "tools/common/carried_bytes.h"
 #include "tools/common/error.h"
 #include "tools/common/machine.h"
@@ -206,7 +207,15 @@ void RankSession::allocate() {
 
 void RankSession::connect(const std::string& transport) {
   stage_ = transport + ", connecting";
-  Link link{.transport = transport, .device = makeDevice(transport, place_)};
+  if (usesOwnCollectives(transport)) {
+    Link link{.transport = transport};
+    link.own = makeOwnGroup(linkOf(transport), rank_, size_, timeout_,
+                            gloo_version::withPrefix("connect/" + transport, store_));
+    link.carrier = link.own->carrier();
+    links_.push_back(std::move(link));
+    return;
+  }
+  Link link{.transport = transport, .device = makeDevice(transport, place_), .carrier = transport};
   auto context = std::make_shared<::gloo::rendezvous::Context>(rank_, size_);
   context->setTimeout(timeout_);
   const auto store = gloo_version::withPrefix("connect/" + transport, store_);
@@ -224,7 +233,7 @@ void RankSession::connect(const std::string& transport) {
 void RankSession::describeDevices() {
   stage_ = "describing devices";
   nlohmann::json devices = nlohmann::json::object();
-  for (const Link& link : links_) devices[link.transport] = link.device->str();
+  for (const Link& link : links_) devices[link.transport] = link.own ? link.own->describe() : link.device->str();
   const std::vector<nlohmann::json> all = exchange_.gather("devices", devices);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     ranks_[rank]["devices"] = all[rank];
@@ -255,7 +264,7 @@ nlohmann::json RankSession::measureFirstCalls() {
   nlohmann::json found = nlohmann::json::array();
   for (Link& link : links_) {
     stage_ = fmt::format("{}, first calls of {} bytes", link.transport, bytes);
-    const auto collective = makeCollective(collectiveOptions_, link.context, &link.nextTag, data_.get(), count);
+    const auto collective = prepare(link, count);
     const CarriedBytes before = carried();
     exchange_.meet("first/" + link.transport);  // by the store: nothing has gone over the link yet
     std::vector<std::int64_t> callNs;
@@ -312,7 +321,7 @@ std::vector<RankMeasurement> RankSession::measureSize(std::uint64_t bytes) {
   fillFixedPoint(collectiveOptions_, data_.get(), count);
   for (Link& link : links_) {
     enter(link, "preparing");
-    collectives.push_back(makeCollective(collectiveOptions_, link.context, &link.nextTag, data_.get(), count));
+    collectives.push_back(prepare(link, count));
     barrier(link);  // bound buffers exist on all ranks before anyone writes to them
     for (unsigned i = 0; i < options_.warmupIterations; ++i) collectives.back()->run();
   }
@@ -368,7 +377,8 @@ void RankSession::requireCarried(const Link& link, const CarriedBytes& before, s
                                  std::uint64_t reductions) const {
   // Whatever the algorithm, a rank receives half a vector at least: the part of the sum that it has not made itself.
   const std::uint64_t leastBytes = size_ > 1 ? bytes / 2 * reductions : 0;
-  requireCarriedBy(link.transport, findBackEnd(link.transport) != nullptr, before, carried(), leastBytes);
+  const bool isOurs = link.own != nullptr || findBackEnd(link.transport) != nullptr;
+  requireCarriedBy(link.carrier, isOurs, before, carried(), leastBytes);
 }
 
 std::uint64_t RankSession::check(Collective& collective, std::size_t count) {
@@ -381,7 +391,13 @@ std::uint64_t RankSession::check(Collective& collective, std::size_t count) {
   return wrong;
 }
 
+std::unique_ptr<Collective> RankSession::prepare(Link& link, std::size_t count) {
+  return link.own ? makeOwnCollective(collectiveOptions_, *link.own, data_.get(), count)
+                  : makeCollective(collectiveOptions_, link.context, &link.nextTag, data_.get(), count);
+}
+
 void RankSession::barrier(Link& link) {
+  if (link.own) return ownBarrier(*link.own);
   if (link.boundBarrier != nullptr) return link.boundBarrier->run();
   ::gloo::BarrierOptions call(link.context);
   call.setTag(link.nextTag++);
@@ -398,7 +414,7 @@ nlohmann::json RankSession::measureIdle() {
   const std::size_t count = options_.maxBytes / elementBytes(options_.dataType);
   {
     const CarriedBytes carriedBefore = carried();
-    const auto collective = makeCollective(collectiveOptions_, link.context, &link.nextTag, data_.get(), count);
+    const auto collective = prepare(link, count);
     barrier(link);
     for (unsigned i = 0; i < options_.warmupIterations; ++i) collective->run();
     barrier(link);

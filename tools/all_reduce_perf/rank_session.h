@@ -11,6 +11,7 @@
 #include <gloo/context.h>
 #include <nlohmann/json.hpp>
 
+#include "collectives/group.h"
 #include "tools/all_reduce_perf/collective.h"
 #include "tools/all_reduce_perf/computation.h"
 #include "tools/all_reduce_perf/device_factory.h"
@@ -62,6 +63,8 @@ class RankSession {
     std::shared_ptr<::gloo::Context> context;
     std::unique_ptr<::gloo::Algorithm> boundBarrier;  // where the transport has bound buffers only
     std::uint32_t nextTag = 0;                        // counts collectives; the same on all ranks
+    std::unique_ptr<collectives::Group> own;          // our own collectives; then there is neither device nor context
+    std::string carrier;                              // the name under which its bytes are counted
   };
   struct FreeDeleter {
     void operator()(void* data) const;
@@ -73,6 +76,7 @@ class RankSession {
   [[noreturn]] void refuse(const std::string& difference);
   void allocate();
   void connect(const std::string& transport);
+  std::unique_ptr<Collective> prepare(Link& link, std::size_t count);
   void describeDevices();
   // All ranks compute the same between two all-reduces, so long as --compute says on the mean of them.
   void calibrate();

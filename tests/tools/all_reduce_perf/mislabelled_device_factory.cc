@@ -13,6 +13,8 @@ namespace gloo_bypass {
 std::vector<std::string> transportNames() { return {"any"}; }
 std::string knownTransports() { return "any"; }
 std::string transportProblem(std::string_view) { return ""; }
+bool hasOwnCollectives(std::string_view) { return false; }
+
 bool hasBoundBuffersOnly(std::string_view) { return false; }
 
 std::shared_ptr<::gloo::transport::Device> makeDevice(std::string_view, const GlooPlace& place) {

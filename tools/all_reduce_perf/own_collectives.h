@@ -1,0 +1,25 @@
+// Our own collectives (collectives/group.h) as the benchmark measures them.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "collectives/group.h"
+#include "tools/all_reduce_perf/collective.h"
+#include "transport/compatibility/gloo/rendezvous.h"
+
+namespace gloo_bypass {
+
+// The group of all ranks over this transport, which meet in the store. Throws ProgramError.
+std::unique_ptr<collectives::Group> makeOwnGroup(std::string_view transport, int rank, int size,
+                                                 std::chrono::milliseconds timeout, gloo_version::StorePointer store);
+
+// As makeCollective. The group must outlive it. Throws ProgramError.
+std::unique_ptr<Collective> makeOwnCollective(const CollectiveOptions& options, collectives::Group& group, void* data,
+                                              std::size_t count);
+// Throws ProgramError.
+void ownBarrier(collectives::Group& group);
+
+}  // namespace gloo_bypass
