@@ -76,6 +76,8 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_MEMORY_MIB", "128"},
                                            {"GLOO_BYPASS_SPIN_US", "0"},
                                            {"GLOO_BYPASS_ENGINE_CPU", "1"},
+                                           {"GLOO_BYPASS_COLLECTIVES", "own"},
+                                           {"GLOO_BYPASS_THREADS", "2"},
                                            {"GLOO_BYPASS_STATS", "stderr"},
                                            {"GLOO_BYPASS_HISTOGRAMS", "on"},
                                            {"GLOO_BYPASS_METRICS", "http://127.0.0.1:9400"},
