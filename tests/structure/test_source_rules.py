@@ -100,6 +100,7 @@ MAY_INCLUDE = {
         "transport/compatibility/gloo",
     ],
     "transport/process": ["transport"],
+    "collectives/schedule": ["transport/base"],
     "plugin/compatibility/torch": [],
     "plugin/torch": ["transport", "plugin/compatibility/torch"],
     "plugin/wheel": ["transport", "plugin/torch", "plugin/compatibility/torch"],
@@ -128,6 +129,7 @@ PURE = [
     "transport/matching",
     "transport/wire",
     "transport/channel",
+    "collectives/schedule",
     "tools/fabric/core",
     "tools/simulation/core",
 ]
