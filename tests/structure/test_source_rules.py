@@ -101,6 +101,7 @@ MAY_INCLUDE = {
     ],
     "transport/process": ["transport"],
     "collectives/schedule": ["transport/base"],
+    "collectives/network": ["collectives/schedule", "transport/base", "transport/channel", "transport/progress"],
     "plugin/compatibility/torch": [],
     "plugin/torch": ["transport", "plugin/compatibility/torch"],
     "plugin/wheel": ["transport", "plugin/torch", "plugin/compatibility/torch"],

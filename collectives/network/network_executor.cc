@@ -1,0 +1,271 @@
+#include "collectives/network/network_executor.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "collectives/network/mailbox.h"
+#include "collectives/network/mesh.h"
+#include "collectives/network/operation_run.h"
+#include "collectives/network/outgoing_copies.h"
+#include "collectives/network/peer.h"
+#include "transport/progress/progress_engine.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+// From here on a wait is long: ranks compare what they have called.
+constexpr Duration kLongWait = std::chrono::milliseconds(200);
+// How long a failing rank waits for its word to leave, before it takes its buffers back.
+constexpr Duration kLastWords = std::chrono::milliseconds(50);
+// Operations that a peer may still ask about.
+constexpr std::size_t kRemembered = 64;
+// Short messages under way to one peer.
+constexpr std::size_t kCopiesAPeer = 8;
+
+// The same in every rank: of counts that all know.
+std::size_t bytesOf(const Call& call, const Description& description, int size) {
+  std::size_t elements = static_cast<std::size_t>(description.count);
+  if (call.kind == Kind::kAllGather) {
+    elements = 0;
+    for (const Block& block : call.outputs) elements += block.count;
+  } else if (call.kind == Kind::kGather || call.kind == Kind::kScatter) {
+    elements *= static_cast<std::size_t>(size);
+  }
+  return elements * sizeOf(call.type);
+}
+
+}  // namespace
+
+class NetworkExecutor::Impl final : private PeerEvents {
+ public:
+  Impl(NetworkOptions options, std::shared_ptr<Transport> transport)
+      : options_(std::move(options)),
+        transport_(std::move(transport)),
+        progress_(transport_->progress()),
+        peers_(makePeers()),
+        copies_(kCopiesAPeer * peers_.size()),
+        operation_(options_.rank, peers_, copies_),
+        mailbox_(options_.rank, peers_) {}
+
+  ~Impl() {
+    progress_.exclusive([this] {
+      mailbox_.fail(
+          {ErrorScope::kDevice, ErrorCode::kCancelled, fmt::format("rank {} has left the group", options_.rank)});
+      for (const auto& peer : peers_) {
+        if (peer != nullptr) peer->leave();
+      }
+    });
+  }
+
+  Status connect(Rendezvous& rendezvous) {
+    return connectMesh(options_.rank, options_.timeout, *transport_, rendezvous, peers_);
+  }
+
+  Status run(const Call& call, TimePoint deadline) {
+    const TimePoint began = monotonicNow();
+    bool begun = false;
+    progress_.exclusive([&] { begun = begin(call); });
+    if (!begun) return *failure_;
+    const auto ended = [this] {
+      advance();
+      return failure_ || operation_.over();
+    };
+    if (!progress_.waitUntil(ended, std::min(deadline, began + kLongWait)) && began + kLongWait < deadline) {
+      progress_.exclusive([this] { tellWhatIsCalled(); });
+      (void)progress_.waitUntil(ended, deadline);
+    }
+    Status outcome;
+    progress_.exclusive([&] {
+      if (!failure_ && !operation_.over()) fail(timedOut(call, monotonicNow() - began));
+      // A failure that came after its end is the next operation's.
+      if (!operation_.over()) outcome = *failure_;
+      if (laterFailure_) fail(*std::exchange(laterFailure_, std::nullopt));
+    });
+    return outcome.ok() ? outcome : withdraw();
+  }
+
+  void abort() noexcept {
+    progress_.exclusive([this] {
+      fail({ErrorScope::kDevice, ErrorCode::kCancelled, fmt::format("rank {} has aborted the group", options_.rank)});
+    });
+  }
+
+  template <typename Post>
+  void withMailbox(const Done& done, int peer, Post&& post) {
+    progress_.exclusive([&] {
+      if (failure_) return done(*failure_, peer);
+      post(mailbox_);
+    });
+  }
+
+  bool wait(const std::function<bool()>& reached, TimePoint deadline) { return progress_.waitUntil(reached, deadline); }
+  std::string describe() const { return fmt::format("{} ranks over {}", options_.size, transport_->describe()); }
+
+ private:
+  std::vector<std::unique_ptr<Peer>> makePeers() {
+    PeerEvents& events = *this;
+    std::vector<std::unique_ptr<Peer>> peers;
+    for (int rank = 0; rank < options_.size; ++rank) {
+      peers.push_back(rank == options_.rank ? nullptr : std::make_unique<Peer>(options_.rank, rank, events));
+    }
+    return peers;
+  }
+
+  // ---- With exclusive access, all below.
+
+  // False: the executor had failed before.
+  bool begin(const Call& call) {
+    if (failure_) return false;
+    const Description description = collectives::describe(call);
+    const std::uint64_t number = ++operations_;
+    called_[number % kRemembered] = {number, wordsOf(description)};
+    Choice choice = choose(call.kind, bytesOf(call, description, options_.size), options_.size);
+    if (options_.algorithm && findAlgorithm(call.kind, *options_.algorithm) != nullptr) {
+      choice = choiceOf(*options_.algorithm, options_.size);
+    }
+    failIf(operation_.begin(call, {number, choice, &scheduleFor(call, choice)}));
+    return true;
+  }
+
+  const Schedule& scheduleFor(const Call& call, const Choice& choice) {
+    const auto key = std::tuple(call.kind, choice.algorithm, call.root);
+    const auto known = schedules_.find(key);
+    if (known != schedules_.end()) return known->second;
+    const Place place{options_.rank, options_.size, call.root, options_.hostOf};
+    return schedules_.emplace(key, findAlgorithm(call.kind, choice.algorithm)->make(place)).first->second;
+  }
+
+  void advance() {
+    if (!failure_) failIf(operation_.advance());
+  }
+
+  void failIf(const Status& status) {
+    if (!status.ok()) fail(status.error());
+  }
+
+  // For good. The first reason stays; the others hear it.
+  void fail(Error error) {
+    if (failure_) return;
+    failure_ = std::move(error);
+    const std::uint64_t firstLost = operations_ + (operation_.over() ? 1 : 0);
+    for (const auto& peer : peers_) {
+      if (peer == nullptr || peer->ended() != nullptr) continue;
+      (void)copies_.send(*peer, controlKey(),
+                         encode(ControlMessage{.type = ControlMessage::Type::kFailed,
+                                               .code = failure_->code,
+                                               .operation = firstLost,
+                                               .text = failure_->message}));
+    }
+    mailbox_.fail(*failure_);
+  }
+
+  void tellWhatIsCalled() {
+    if (failure_ || operation_.over()) return;
+    const Called& now = called_[operations_ % kRemembered];
+    const auto bytes = encode(
+        ControlMessage{.type = ControlMessage::Type::kCalled, .operation = now.number, .description = now.words});
+    for (const auto& peer : peers_) {
+      // Without room it is not said: the messages that fill it say the same.
+      if (peer != nullptr && peer->ended() == nullptr) (void)copies_.send(*peer, controlKey(), bytes);
+    }
+  }
+
+  Error timedOut(const Call& call, Duration after) const {
+    const std::vector<int> awaited = operation_.awaited();
+    return {ErrorScope::kDevice, ErrorCode::kTimedOut,
+            fmt::format("rank {} waited {} ms in {} (operation {}) for {}", options_.rank,
+                        std::chrono::duration_cast<std::chrono::milliseconds>(after).count(),
+                        textOf(collectives::describe(call)), operations_, inWords(awaited))};
+  }
+
+  // After a failure: lets the word of it leave, then takes the caller's buffers back.
+  Status withdraw() {
+    (void)progress_.waitUntil([this] { return copies_.idle(); }, monotonicNow() + kLastWords);
+    Status outcome;
+    progress_.exclusive([&] {
+      operation_.cancel();
+      outcome = *failure_;
+    });
+    return outcome;
+  }
+
+  void onControl(Peer& peer, const ControlMessage& message) override {
+    if (message.type == ControlMessage::Type::kFailed) return onPeerFailed(peer, message);
+    peer.lastCall = message;
+    const Called& mine = called_[message.operation % kRemembered];
+    if (mine.number != message.operation || mine.words == message.description || failure_) return;
+    fail({ErrorScope::kDevice, ErrorCode::kInvalidArgument,
+          mismatch(mine.number, options_.rank, mine.words, peer.rank(), message.description)});
+  }
+
+  // A rank that failed in a later operation has done its part of this one, which may still end well.
+  void onPeerFailed(const Peer& peer, const ControlMessage& message) {
+    const bool aborted = message.code == ErrorCode::kCancelled;
+    Error error{ErrorScope::kDevice, aborted ? ErrorCode::kPeerClosed : message.code,
+                message.text.empty() ? fmt::format("rank {} has failed", peer.rank()) : message.text};
+    if (operation_.over() || message.operation <= operations_) return fail(std::move(error));
+    if (!laterFailure_) laterFailure_ = std::move(error);
+  }
+
+  void onProgramMessage(Peer& peer, std::uint32_t tag) override {
+    if (!failure_) mailbox_.onAnnounced(peer, tag);
+  }
+
+  void onEnded(Peer& peer) override {
+    mailbox_.onEnded(peer);
+    if (const Error* error = failure_ ? nullptr : operation_.needs(peer)) fail(*error);
+  }
+
+  struct Called {
+    std::uint64_t number = 0;
+    DescriptionWords words;
+  };
+
+  const NetworkOptions options_;
+  const std::shared_ptr<Transport> transport_;
+  ProgressEngine& progress_;
+  const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: this one
+  OutgoingCopies copies_;
+  OperationRun operation_;
+  Mailbox mailbox_;
+  std::map<std::tuple<Kind, Algorithm, int>, Schedule> schedules_;
+  std::array<Called, kRemembered> called_{};
+  std::uint64_t operations_ = 0;  // begun
+  std::optional<Error> failure_;
+  std::optional<Error> laterFailure_;  // takes effect once the operation under way is over
+};
+
+NetworkExecutor::NetworkExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+NetworkExecutor::~NetworkExecutor() = default;
+
+Result<std::unique_ptr<NetworkExecutor>> NetworkExecutor::connect(const NetworkOptions& options,
+                                                                  std::shared_ptr<Transport> transport,
+                                                                  Rendezvous& rendezvous) {
+  auto impl = std::make_unique<Impl>(options, std::move(transport));
+  if (Status status = impl->connect(rendezvous); !status.ok()) return status.error();
+  return std::unique_ptr<NetworkExecutor>(new NetworkExecutor(std::move(impl)));
+}
+
+Status NetworkExecutor::run(const Call& call, TimePoint deadline) { return impl_->run(call, deadline); }
+void NetworkExecutor::abort() noexcept { impl_->abort(); }
+
+void NetworkExecutor::send(const Message& message, Done done) {
+  impl_->withMailbox(done, message.peer, [&](Mailbox& mailbox) { mailbox.send(message, std::move(done)); });
+}
+
+void NetworkExecutor::receive(const Message& message, Done done) {
+  impl_->withMailbox(done, message.peer, [&](Mailbox& mailbox) { mailbox.receive(message, std::move(done)); });
+}
+
+bool NetworkExecutor::wait(const std::function<bool()>& reached, TimePoint deadline) {
+  return impl_->wait(reached, deadline);
+}
+
+std::string NetworkExecutor::describe() const { return impl_->describe(); }
+
+}  // namespace gloo_bypass::collectives

@@ -1,0 +1,69 @@
+// Collective operations between hosts: schedules over message channels, so over UDP, DPDK and RDMA alike.
+//
+//   run()  ->  OperationRun (schedule, slices, headers)  ->  Peer  ->  MessageChannel
+//   send(), receive()  ->  Mailbox  ----------------------^
+//
+// Payloads go straight from and into the caller's buffers, except short ones and what is added: that is received into
+// memory of the executor, 256 KiB a part at most, some slices at a time, and added from there. A vector of at most
+// 16 KiB takes one network round among few ranks: its first message says what is called and carries the data.
+//
+// A rank that has waited for 200 ms tells all others what it has called. So ranks that call different operations find
+// out even where neither sends to the other.
+//
+// An error of one rank is that of all: it tells the others why, and they pass it on. Bytes from peers are hostile: they
+// can spoil values, and end the group, not more.
+//
+// Thread: run() and wait() one at a time each; send(), receive() and abort() from any. Whoever waits drives progress.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "collectives/executor.h"
+#include "collectives/group.h"
+#include "collectives/rendezvous.h"
+#include "collectives/schedule/catalogue.h"
+#include "transport/channel/message_channel.h"
+
+namespace gloo_bypass::collectives {
+
+struct NetworkOptions {
+  int rank = 0, size = 1;
+  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of connecting; also how long a peer may be silent
+  std::vector<int> hostOf;  // the host of each rank, for two-level algorithms; empty: all on one
+  // Instead of the table's, for kinds that have it; the same in every rank.
+  std::optional<Algorithm> algorithm;
+};
+
+class NetworkExecutor final : public Executor {
+ public:
+  // Blocks until all ranks are connected. Errors: as connectMesh (mesh.h). The executor keeps the transport alive.
+  static Result<std::unique_ptr<NetworkExecutor>> connect(const NetworkOptions& options,
+                                                          std::shared_ptr<Transport> transport, Rendezvous& rendezvous);
+  // Leaves in good order: peers still get what was sent. Messages that have not ended end with kCancelled.
+  ~NetworkExecutor() override;
+
+  Status run(const Call& call, TimePoint deadline) override;
+  void abort() noexcept override;
+
+  // As Group's. `done` runs with the engine's exclusive access, on the thread that drives or before these return: it
+  // must neither block nor call the executor. A message's fault, or the end of its peer, is no error of the executor.
+  using Done = std::function<void(Status, int peer)>;
+  void send(const Message& message, Done done);
+  void receive(const Message& message, Done done);
+  // Drives until `reached`, which runs with exclusive access as `done` does. False: the deadline has passed.
+  bool wait(const std::function<bool()>& reached, TimePoint deadline);
+
+  // "8 ranks over udp on eth0"
+  std::string describe() const;
+
+ private:
+  class Impl;
+  explicit NetworkExecutor(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace gloo_bypass::collectives

@@ -1,0 +1,237 @@
+// Ranks that disagree, vanish, stop, abort or leave: every other rank has an error that names the cause, and soon.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "tests/collectives/network/ranks.h"
+#include "tests/support/memory_transport.h"
+#include "transport/progress/progress_engine.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+using gloo_bypass::test::MemoryFabric;
+using gloo_bypass::test::MemoryRendezvous;
+using std::chrono::milliseconds;
+using test::Buffers;
+using test::inThreads;
+using test::soon;
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+// Ranks with a transport each, so that a test can stop one.
+struct Ranks {
+  explicit Ranks(int size, const test::Change& change = {}) {
+    for (int rank = 0; rank < size; ++rank) transports.push_back(fabric->makeTransport());
+    executors = test::connected(transports, change);
+  }
+  NetworkExecutor& operator[](int rank) { return *executors[static_cast<std::size_t>(rank)]; }
+
+  std::shared_ptr<MemoryFabric> fabric = MemoryFabric::make();
+  std::vector<std::shared_ptr<Transport>> transports;
+  std::vector<std::unique_ptr<NetworkExecutor>> executors;
+};
+
+Buffers vectorOf(Kind kind, std::size_t count, int rank, int size, ElementType type = ElementType::kFloat32) {
+  Buffers b(kind, type, rank, size);
+  if (kind == Kind::kAllReduce) b.outputs({count}).inputs({count});
+  if (kind == Kind::kBroadcast) rank == 0 ? b.inputs({count}) : b.outputs({count});
+  if (kind == Kind::kGather) {
+    b.inputs({count});
+    if (rank == 0) b.outputs(std::vector<std::size_t>(static_cast<std::size_t>(size), count));
+  }
+  return b;
+}
+
+Status allReduce(NetworkExecutor& executor, std::size_t count, int rank, int size, TimePoint deadline = soon()) {
+  return executor.run(vectorOf(Kind::kAllReduce, count, rank, size).call(), deadline);
+}
+
+TEST(Network_Mismatch, OtherKindCountOrType_IsNamedByAllRanksSoon) {
+  constexpr int kSize = 3;
+  struct Other {
+    Kind kind;
+    std::size_t count;
+    ElementType type;
+    const char* text;
+  };
+  for (const Other& other : {Other{Kind::kBarrier, 0, ElementType::kFloat32, "at rank 2 barrier"},
+                             Other{Kind::kBroadcast, 100, ElementType::kFloat32, "at rank 2 broadcast of 100 float32"},
+                             Other{Kind::kGather, 100, ElementType::kFloat32, "at rank 2 gather of 100 float32"},
+                             Other{Kind::kAllReduce, 99, ElementType::kFloat32, "at rank 2 all-reduce of 99 float32"},
+                             Other{Kind::kAllReduce, 100, ElementType::kInt32, "at rank 2 all-reduce of 100 int32"}}) {
+    Ranks ranks(kSize);
+    inThreads(kSize, [&](int rank) {
+      ASSERT_TRUE(allReduce(ranks[rank], 10, rank, kSize).ok());
+      const TimePoint began = monotonicNow();
+      const bool odd = rank == kSize - 1;
+      Buffers b = odd ? vectorOf(other.kind, other.count, rank, kSize, other.type)
+                      : vectorOf(Kind::kAllReduce, 100, rank, kSize);
+      Status status = ranks[rank].run(b.call(), soon());
+      // Its part may have ended, as that of a rank that only sends: then the next operation fails.
+      if (odd && status.ok()) status = allReduce(ranks[rank], 100, rank, kSize);
+      ASSERT_FALSE(status.ok()) << rank;
+      EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+      EXPECT_THAT(status.error().message, AllOf(HasSubstr(other.text), HasSubstr("all-reduce of 100 float32, sum")));
+      EXPECT_LT(monotonicNow() - began, std::chrono::seconds(5));
+    });
+  }
+}
+
+// Neither sends to the other.
+TEST(Network_Mismatch, BothOnlyReceive_IsFoundThoughNobodySends) {
+  Ranks ranks(2);
+  inThreads(2, [&](int rank) {
+    Buffers b = vectorOf(rank == 0 ? Kind::kGather : Kind::kBroadcast, 5, rank, 2);
+    const Status status = ranks[rank].run(b.call(), soon());
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(status.error().message, AllOf(HasSubstr("rank 0 gather of 5"), HasSubstr("rank 1 broadcast of 5")));
+  });
+}
+
+TEST(Network_Mismatch, CountsOfBlocksDiffer_NamesBothRanksAndCounts) {
+  Ranks ranks(2);
+  inThreads(2, [&](int rank) {
+    Buffers b(Kind::kAllToAll, ElementType::kInt32, rank, 2);
+    if (rank == 0) b.outputs({4, 4}).inputs({4, 4});
+    if (rank == 1) b.outputs({5, 4}).inputs({5, 4});
+    const Status status = ranks[rank].run(b.call(), soon());
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(status.error().message, AnyOf(HasSubstr("rank 1 sends 20 bytes to rank 0, which expects 16"),
+                                              HasSubstr("rank 0 sends 16 bytes to rank 1, which expects 20")));
+  });
+}
+
+TEST(Network_Mismatch, AlgorithmsDiffer_NamesBoth) {
+  Ranks ranks(2, [](NetworkOptions& options) {
+    options.algorithm = options.rank == 0 ? Algorithm::kRing : Algorithm::kDoubleTree;
+  });
+  inThreads(2, [&](int rank) {
+    const Status status = allReduce(ranks[rank], 100, rank, 2);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kConfiguration);
+    EXPECT_THAT(status.error().message, AllOf(HasSubstr("ring"), HasSubstr("double-tree")));
+  });
+}
+
+TEST(Network_Vanish, InTheMiddle_IsNamedByAllSurvivors) {
+  constexpr int kSize = 5, kDead = 3;
+  for (const Algorithm algorithm :
+       {Algorithm::kRing, Algorithm::kDirect, Algorithm::kDoubleTree, Algorithm::kHalvingDoubling}) {
+    Ranks ranks(kSize, [&](NetworkOptions& options) { options.algorithm = algorithm; });
+    inThreads(kSize, [&](int rank) {
+      if (rank == kDead) {
+        ASSERT_TRUE(allReduce(ranks[rank], 1000, rank, kSize).ok());
+        ranks.fabric->vanish(*ranks.transports[kDead]);
+        return;
+      }
+      const Status first = allReduce(ranks[rank], 1000, rank, kSize);
+      ASSERT_TRUE(first.ok()) << first.error().message << ", " << nameOf(algorithm) << ", at rank " << rank;
+      const TimePoint began = monotonicNow();
+      const Status status = allReduce(ranks[rank], 300'000, rank, kSize);
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().code, ErrorCode::kPeerVanished) << status.error().message;
+      EXPECT_THAT(status.error().message, HasSubstr("rank 3")) << nameOf(algorithm);
+      EXPECT_LT(monotonicNow() - began, std::chrono::seconds(5));
+      // For good, and at once.
+      EXPECT_EQ(allReduce(ranks[rank], 10, rank, kSize).error().message, status.error().message);
+    });
+  }
+}
+
+TEST(Network_Leave, AfterItsPart_IsNoErrorForTheOthers) {
+  Ranks ranks(3);
+  inThreads(3, [&](int rank) {
+    Buffers b = vectorOf(Kind::kGather, 100, rank, 3);
+    ASSERT_TRUE(ranks[rank].run(b.call(), soon()).ok());
+    if (rank != 0) ranks.executors[static_cast<std::size_t>(rank)].reset();
+  });
+  const Status status = allReduce(ranks[0], 10, 0, 3);
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, ErrorCode::kPeerClosed);
+  EXPECT_THAT(status.error().message, HasSubstr("has left the group"));
+}
+
+TEST(Network_Deadline, RankDoesNotCome_IsNamed) {
+  Ranks ranks(3);
+  inThreads(3, [&](int rank) {
+    if (rank == 1) return;
+    const TimePoint deadline = monotonicNow() + milliseconds(rank == 0 ? 100 : 20'000);
+    const Status status = allReduce(ranks[rank], 100, rank, 3, deadline);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kTimedOut);
+    EXPECT_THAT(status.error().message, AllOf(HasSubstr("rank 0 waited"), HasSubstr("for rank 1")));
+  });
+  // The late one has all it needs for this operation, or knows already.
+  Status late = allReduce(ranks[1], 100, 1, 3);
+  if (late.ok()) late = allReduce(ranks[1], 100, 1, 3);
+  ASSERT_FALSE(late.ok());
+  EXPECT_EQ(late.error().code, ErrorCode::kTimedOut);
+}
+
+TEST(Network_Abort, FromAnotherThread_EndsWaitsHereAndThere) {
+  Ranks ranks(3);
+  inThreads(4, [&](int thread) {
+    if (thread == 2) return;  // never comes
+    if (thread == 3) return ranks[0].abort();
+    const Status status = allReduce(ranks[thread], 300'000, thread, 3);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, thread == 0 ? ErrorCode::kCancelled : ErrorCode::kPeerClosed);
+    EXPECT_THAT(status.error().message, HasSubstr("rank 0 has aborted the group"));
+  });
+}
+
+// After an error the buffers are the caller's.
+TEST(Network_Failure, BuffersAfterIt_AreNotTouched) {
+  Ranks ranks(2);
+  Buffers late = vectorOf(Kind::kAllReduce, 300'000, 0, 2);
+  ASSERT_FALSE(ranks[0].run(late.call(), monotonicNow() + milliseconds(20)).ok());
+  const std::vector<std::byte> before = late.outputBytes(0);
+  EXPECT_FALSE(allReduce(ranks[1], 300'000, 1, 2).ok());
+  ranks[0].wait([] { return false; }, monotonicNow() + milliseconds(50));
+  EXPECT_EQ(late.outputBytes(0), before);
+}
+
+TEST(Network_Connect, RankDoesNotCome_IsNamed) {
+  MemoryRendezvous rendezvous;
+  auto fabric = MemoryFabric::make();
+  inThreads(2, [&](int rank) {
+    const auto made = NetworkExecutor::connect({.rank = rank, .size = 4, .timeout = milliseconds(200)},
+                                               fabric->makeTransport(), rendezvous);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, ErrorCode::kTimedOut);
+    EXPECT_THAT(made.error().message, HasSubstr("for ranks 2 and 3"));
+  });
+}
+
+TEST(Network_Connect, HostileValue_IsRefused) {
+  for (const std::size_t length : {0, 3, 16, 700}) {
+    MemoryRendezvous rendezvous;
+    ASSERT_TRUE(rendezvous.set("network/1", std::vector<std::byte>(length, std::byte{0x7f})).ok());
+    const auto made = NetworkExecutor::connect({.rank = 0, .size = 2, .timeout = milliseconds(500)},
+                                               MemoryFabric::make()->makeTransport(), rendezvous);
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, ErrorCode::kPeerViolatedProtocol);
+    EXPECT_THAT(made.error().message, HasSubstr("what rank 1 published"));
+  }
+}
+
+TEST(Network_Connect, SettingsDiffer_FailsAndNamesTheRank) {
+  MemoryRendezvous rendezvous;
+  auto fabric = MemoryFabric::make();
+  inThreads(2, [&](int rank) {
+    gloo_bypass::test::MemoryTransportOptions options;
+    options.dialect = rank == 0 ? "1" : "2";
+    const auto made = NetworkExecutor::connect({.rank = rank, .size = 2, .timeout = std::chrono::seconds(20)},
+                                               fabric->makeTransport(options), rendezvous);
+    ASSERT_FALSE(made.ok());
+    EXPECT_THAT(made.error().message, HasSubstr(rank == 0 ? "rank 1" : "rank 0"));
+  });
+}
+
+}  // namespace
+}  // namespace gloo_bypass::collectives
