@@ -52,8 +52,8 @@ class StoreRendezvous final : public Rendezvous {
 };
 
 ElementType elementTypeOf(DataType type) {
-  constexpr ElementType kTypes[] = {ElementType::kInt8,    ElementType::kUint8,   ElementType::kInt32,
-                                    ElementType::kInt64,   ElementType::kFloat16, ElementType::kFloat32,
+  constexpr ElementType kTypes[] = {ElementType::kInt8,   ElementType::kUint8,   ElementType::kInt32,
+                                    ElementType::kInt64,  ElementType::kFloat16, ElementType::kFloat32,
                                     ElementType::kFloat64};  // in the order of DataType
   return kTypes[static_cast<std::size_t>(type)];
 }
