@@ -39,6 +39,8 @@ TRAINER_MAY_INCLUDE = {
     "trainer/metrics/tracing": [*MODEL_ROOMS, "trainer/distributed"],
     "trainer": ["trainer"],
 }
+# What executors of collective operations stand on; they do not know each other.
+EXECUTORS_SHARE = [f"collectives/{name}.h" for name in ("executor", "operation", "reduce", "rendezvous")]
 # The rooms that a room may include from (besides itself), with their contents. A file belongs to the deepest room in
 # this list. Siblings do not know each other.
 MAY_INCLUDE = {
@@ -100,10 +102,19 @@ MAY_INCLUDE = {
         "transport/compatibility/gloo",
     ],
     "transport/process": ["transport"],
-    "collectives/schedule": ["transport/base"],
-    "collectives/network": ["collectives/schedule", "transport/base", "transport/channel", "transport/progress"],
+    "collectives": ["transport", "collectives"],
+    "collectives/schedule": ["transport/base", "collectives/operation.h"],
+    "collectives/memory": ["transport", *EXECUTORS_SHARE],
+    "collectives/network": [
+        "transport/base",
+        "transport/channel",
+        "transport/progress",
+        "collectives/schedule",
+        "collectives/group.h",  # its messages
+        *EXECUTORS_SHARE,
+    ],
     "plugin/compatibility/torch": [],
-    "plugin/torch": ["transport", "plugin/compatibility/torch"],
+    "plugin/torch": ["transport", "collectives/c_api.h", "collectives/c_table.h", "plugin/compatibility/torch"],
     "plugin/wheel": ["transport", "plugin/torch", "plugin/compatibility/torch"],
     "plugin/cpp/include": [],  # what users compile against: nothing of the sources
     "plugin/cpp": ["transport"],
@@ -118,9 +129,10 @@ MAY_INCLUDE = {
         "tools/fabric/core",
     ],
     "tools": ["transport"],
-    "tools/all_reduce_perf": ["tools/common", "transport"],
+    "tools/all_reduce_perf": ["tools/common", "transport", "collectives/group.h"],
     "tools/capture": ["tools/common", "transport"],
     "tools/fabric": ["tools/common", "tools/fabric/core"],
+    "tools/schedule": ["tools/common", "collectives/operation.h", "collectives/schedule"],
     "tools/simulation": ["tools/common", "tools/fabric", "tools/simulation/core", "transport"],
     "tools/summation": ["tools/common", "tools/all_reduce_perf", "transport"],
     **{room: [*TRAINER_SHARES, *below] for room, below in TRAINER_MAY_INCLUDE.items()},
