@@ -9,6 +9,7 @@
 
 #include "collectives/c_table.h"
 #include "collectives/group.h"
+#include "transport/progress/progress_engine.h"
 
 using namespace gloo_bypass;
 using namespace gloo_bypass::collectives;
@@ -19,7 +20,8 @@ struct gloo_bypass_group {
 
 namespace {
 
-static_assert(sizeof(gloo_bypass_block) == sizeof(Block) && offsetof(gloo_bypass_block, count) == offsetof(Block, count));
+static_assert(sizeof(gloo_bypass_block) == sizeof(Block) &&
+              offsetof(gloo_bypass_block, count) == offsetof(Block, count));
 static_assert(GLOO_BYPASS_BARRIER == static_cast<int>(Kind::kBarrier) &&
               GLOO_BYPASS_FLOAT64 == static_cast<int>(ElementType::kFloat64) &&
               GLOO_BYPASS_XOR == static_cast<int>(Reduction::kBitXor));
@@ -34,12 +36,17 @@ void write(const std::string& text, char* error, std::size_t capacity) {
 int failureOf(ErrorCode code) {
   switch (code) {
     case ErrorCode::kInvalidArgument:
-    case ErrorCode::kMessageTooLong: return GLOO_BYPASS_INVALID;
-    case ErrorCode::kTimedOut: return GLOO_BYPASS_TIMED_OUT;
+    case ErrorCode::kMessageTooLong:
+      return GLOO_BYPASS_INVALID;
+    case ErrorCode::kTimedOut:
+      return GLOO_BYPASS_TIMED_OUT;
     case ErrorCode::kPeerVanished:
-    case ErrorCode::kPeerClosed: return GLOO_BYPASS_PEER_LOST;
-    case ErrorCode::kCancelled: return GLOO_BYPASS_ABORTED;
-    default: return GLOO_BYPASS_FAILED;
+    case ErrorCode::kPeerClosed:
+      return GLOO_BYPASS_PEER_LOST;
+    case ErrorCode::kCancelled:
+      return GLOO_BYPASS_ABORTED;
+    default:
+      return GLOO_BYPASS_FAILED;
   }
 }
 
@@ -161,10 +168,8 @@ void start(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_d
 }
 
 Message messageOf(const gloo_bypass_message& message) {
-  return {.peer = message.peer,
-          .tag = message.tag,
-          .data = static_cast<std::byte*>(message.data),
-          .bytes = message.bytes};
+  return {
+      .peer = message.peer, .tag = message.tag, .data = static_cast<std::byte*>(message.data), .bytes = message.bytes};
 }
 
 template <typename Post>
@@ -185,6 +190,15 @@ void receive(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_
   post(done, context, [&](auto report) { group->group->receive(messageOf(*message), report); });
 }
 
+int waitFor(gloo_bypass_group* group, int (*reached)(void*), void* data, int64_t timeout_ms) {
+  char error[256] = "";
+  const int result = guarded(error, sizeof(error), [&] {
+    const TimePoint deadline = monotonicNow() + std::chrono::milliseconds(timeout_ms);
+    return group->group->wait([&] { return reached(data) != 0; }, deadline) ? 1 : 0;
+  });
+  return result == 1 ? 1 : 0;
+}
+
 void abortGroup(gloo_bypass_group* group) { group->group->abort(); }
 
 int describeGroup(gloo_bypass_group* group, char* buffer, size_t capacity) {
@@ -195,8 +209,8 @@ int describeGroup(gloo_bypass_group* group, char* buffer, size_t capacity) {
   });
 }
 
-constexpr gloo_bypass_collectives kTable = {GLOO_BYPASS_COLLECTIVES_VERSION, create, destroy, run, start, send, receive,
-                                            abortGroup, describeGroup};
+constexpr gloo_bypass_collectives kTable = {
+    GLOO_BYPASS_COLLECTIVES_VERSION, create, destroy, run, start, send, receive, waitFor, abortGroup, describeGroup};
 
 }  // namespace
 

@@ -98,7 +98,9 @@ typedef struct {
   size_t bytes;
 } gloo_bypass_message;
 
-/* `failure` 0: success; `peer`: who sent, for a receive. On a thread of the group, or before start returns. */
+/* `failure` 0: success; `peer`: who sent, for a receive. start's runs on a thread of the group, or before start
+ * returns. A message's runs on whichever thread drives, or before send and receive return: it must neither block nor
+ * call the group. */
 typedef void (*gloo_bypass_done)(void* context, int failure, const char* error, int peer);
 
 typedef struct {
@@ -112,6 +114,9 @@ typedef struct {
   void (*start)(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_done done, void* context);
   void (*send)(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_bypass_done done, void* context);
   void (*receive)(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_bypass_done done, void* context);
+  /* Drives messages on this thread until reached(data) is not 0, for at most timeout_ms; 1: reached. `reached` must not
+   * block. Without a thread here messages progress too, more slowly. */
+  int (*wait)(gloo_bypass_group* group, int (*reached)(void* data), void* data, int64_t timeout_ms);
   void (*abort)(gloo_bypass_group* group);
   /* As gloo_bypass_stats_json does. */
   int (*describe)(gloo_bypass_group* group, char* buffer, size_t capacity);

@@ -11,12 +11,15 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/link.h"
 #include "collectives/memory/flat_executor.h"
 #include "collectives/memory/host_meeting.h"
 #include "collectives/memory/memory_transport.h"
+#include "collectives/messenger.h"
+#include "collectives/network/network_executor.h"
 #include "collectives/ordered_group.h"
 #include "transport/base/printable.h"
-#include "transport/process/environment.h"
+#include "transport/process/named_transport.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
@@ -27,13 +30,9 @@ using Json = nlohmann::json;
 // Ranks of one group must have the same: what they write into shared memory and onto the wire.
 constexpr int kProtocol = 1;
 constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
-constexpr int kMostThreads = 8;                // copies and sums of one rank are not faster with more
-
-struct Settings {
-  std::string transport;
-  bool memory = false;  // links within a host are memory
-  int threads = 0;      // 0: as many as the rank has cores
-};
+// Of connecting channels for messages, when the first one is sent: longer only delays what ends the group.
+constexpr std::chrono::seconds kMessengerTimeout{60};
+constexpr int kMostThreads = 8;  // copies and sums of one rank are not faster with more
 
 // What a rank publishes.
 struct Card {
@@ -44,26 +43,11 @@ struct Card {
 
 Error refused(ErrorCode code, std::string text) { return {ErrorScope::kSession, code, std::move(text)}; }
 
-Result<Settings> settingsOf(const GroupOptions& options) {
-  const auto config = configurationFromEnvironment();
-  if (!config) return config.error();
-  Settings settings{.transport = options.transport.empty() ? "DPDK" : options.transport};
-  if (settings.transport != "DPDK" && settings.transport != "UDP" && settings.transport != "RDMA") {
-    return refused(ErrorCode::kConfiguration,
-                   fmt::format("GLOO_DEVICE_TRANSPORT={} has no collectives of its own: use DPDK, UDP or RDMA",
-                               printable(settings.transport)));
-  }
-  const LinkMode link = config.value().link;
-  settings.memory = settings.transport == "DPDK" && (link == LinkMode::kAuto || link == LinkMode::kMemif);
-  settings.threads = config.value().threads;
-  return settings;
-}
-
 std::vector<std::byte> textOf(const Card& card) {
-  const std::string text = Json{{"protocol", card.protocol}, {"cores", card.cores}, {"threads", card.threads},
-                                {"transport", card.transport}, {"host", card.host},
-                                {"place", card.place}, {"secret", card.secret}}
-                               .dump();
+  const std::string text =
+      Json{{"protocol", card.protocol}, {"cores", card.cores}, {"threads", card.threads}, {"transport", card.transport},
+           {"host", card.host},         {"place", card.place}, {"secret", card.secret}}
+          .dump();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
@@ -136,8 +120,8 @@ HostPlan planFor(std::span<const Card> cards) {
   return {lanes, ranks <= cores};
 }
 
-Result<std::unique_ptr<FlatExecutor>> meet(const GroupOptions& options, std::span<const Card> cards,
-                                           MeetingPlace place, TimePoint deadline) {
+Result<std::unique_ptr<FlatExecutor>> meet(const GroupOptions& options, std::span<const Card> cards, MeetingPlace place,
+                                           TimePoint deadline) {
   const HostPlan plan = planFor(cards);
   const Layout layout = Layout::of(options.size, plan.lanes);
   std::vector<int> names(cards.size());
@@ -159,18 +143,73 @@ Result<std::unique_ptr<FlatExecutor>> meet(const GroupOptions& options, std::spa
                   .ownLifeline = std::move(home.ownLifeline)});
 }
 
+// Ranks of one host, over its memory; their messages go over channels of `link`.
+Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Link& link, std::span<const Card> cards,
+                                          MeetingPlace place, std::shared_ptr<Rendezvous> rendezvous,
+                                          TimePoint deadline) {
+  auto traffic = acquireMemoryTransport();
+  if (!traffic) return traffic.error();
+  auto executor = meet(options, cards, std::move(place), deadline);
+  if (!executor) return executor.error();
+  FlatExecutor& flat = *executor.value();
+  const NetworkOptions network{.rank = options.rank,
+                               .size = options.size,
+                               .timeout = std::min<std::chrono::milliseconds>(options.timeout, kMessengerTimeout)};
+  const auto connect = [name = link.transport, network, rendezvous,
+                        interface = options.interface]() -> Result<std::unique_ptr<NetworkExecutor>> {
+    auto transport = acquireTransport(name, interface);
+    if (!transport) return transport.error();
+    return NetworkExecutor::connect(network, std::move(transport).value(), *rendezvous);
+  };
+  const int lanes = flat.lanes();
+  GroupPlace is{.rank = options.rank,
+                .size = options.size,
+                .timeout = options.timeout,
+                .carrier = "MEMORY",
+                .description = fmt::format("{} ranks of one host: flat shared memory, {} thread{} each", options.size,
+                                           lanes, lanes == 1 ? "" : "s")};
+  auto messenger = std::make_unique<LateMessenger>(flat.messagesWanted(), connect);
+  return std::unique_ptr<Group>(
+      std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
+}
+
+Result<std::unique_ptr<Group>> overChannels(const GroupOptions& options, const Link& link, std::span<const Card> cards,
+                                            Rendezvous& rendezvous, TimePoint deadline) {
+  auto transport = acquireTransport(link.transport, options.interface);
+  if (!transport) return transport.error();
+  NetworkOptions network{.rank = options.rank, .size = options.size};
+  network.timeout =
+      std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow()), std::chrono::milliseconds(1));
+  for (const Card& card : cards) {
+    const auto same =
+        std::find_if(cards.begin(), cards.end(), [&](const Card& other) { return other.host == card.host; });
+    network.hostOf.push_back(static_cast<int>(same - cards.begin()));
+  }
+  auto executor = NetworkExecutor::connect(network, std::move(transport).value(), rendezvous);
+  if (!executor) return executor.error();
+  NetworkExecutor& channels = *executor.value();
+  GroupPlace is{.rank = options.rank,
+                .size = options.size,
+                .timeout = options.timeout,
+                .carrier = link.transport,
+                .description = channels.describe()};
+  auto messenger = std::make_unique<NetworkMessenger>(channels);
+  return std::unique_ptr<Group>(
+      std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::shared_ptr<Rendezvous> rendezvous) {
   const TimePoint deadline = monotonicNow() + options.timeout;
-  const auto settings = settingsOf(options);
-  if (!settings) return settings.error();
+  const auto link = Link::named(options.transport);
+  if (!link) return link.error();
   auto place = MeetingPlace::open();
   if (!place) return place.error();
   const Card own{.protocol = kProtocol,
                  .cores = usableCores(),
-                 .threads = settings.value().threads,
-                 .transport = settings.value().transport + (settings.value().memory ? " with memory links" : ""),
+                 .threads = link.value().threads,
+                 .transport = link.value().transport + (link.value().hasMemory ? " with memory links" : ""),
                  .host = hostIdentity(),
                  .place = place.value().name(),
                  .secret = place.value().secret()};
@@ -178,17 +217,11 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   if (!cards) return cards.error();
   const bool oneHost = !own.host.empty() && std::all_of(cards.value().begin(), cards.value().end(),
                                                         [&](const Card& card) { return card.host == own.host; });
-  if (!settings.value().memory || !(oneHost || options.size == 1) || options.size > Layout::kMostRanks) {
-    return refused(ErrorCode::kUnavailable, "collectives between hosts are not in this build");
+  const bool alone = options.size == 1;
+  if (alone || (link.value().hasMemory && oneHost && options.size <= Layout::kMostRanks)) {
+    return overMemory(options, link.value(), cards.value(), std::move(place).value(), std::move(rendezvous), deadline);
   }
-  auto traffic = acquireMemoryTransport();
-  if (!traffic) return traffic.error();
-  auto executor = meet(options, cards.value(), std::move(place).value(), deadline);
-  if (!executor) return executor.error();
-  std::string description = fmt::format("{} ranks of one host: flat shared memory, {} thread{} each", options.size,
-                                        executor.value()->lanes(), executor.value()->lanes() == 1 ? "" : "s");
-  return std::unique_ptr<Group>(std::make_unique<OrderedGroup>(
-      options.rank, options.size, options.timeout, "MEMORY", std::move(description), std::move(executor).value()));
+  return overChannels(options, link.value(), cards.value(), *rendezvous, deadline);
 }
 
 }  // namespace gloo_bypass::collectives

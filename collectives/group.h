@@ -1,5 +1,6 @@
 // The ranks that call collectives together: what a door (plugin/python, trainer/, tools/) holds. It chooses who runs an
-// operation: flat shared memory if all ranks are on one host, message channels otherwise.
+// operation: flat shared memory if all ranks are on one host and the transport has memory links, message channels
+// otherwise.
 //
 // Thread: any. Operations run in the order in which they were started. run() executes on the caller's thread if nothing
 // is under way before it, which costs no hand-over; start() executes on the group's own thread.
@@ -14,6 +15,7 @@
 #include "collectives/operation.h"
 #include "collectives/rendezvous.h"
 #include "transport/base/status.h"
+#include "transport/base/time.h"
 
 namespace gloo_bypass::collectives {
 
@@ -50,10 +52,13 @@ class Group {
   // held; it must not block, and may start further operations.
   virtual void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) = 0;
 
-  // Messages are independent of the collectives, and any number may be under way. `done` gets the peer that sent.
-  // Returns a handle for cancel(); `done` may run before it returns.
+  // Messages are independent of the collectives, and any number may be under way. `done` gets the peer that sent; it
+  // runs on whichever thread drives progress, perhaps before these return, and must neither block nor call the group.
   virtual void send(const Message& message, std::function<void(Status, int peer)> done) = 0;
   virtual void receive(const Message& message, std::function<void(Status, int peer)> done) = 0;
+  // Drives messages on this thread until `reached`, which must not block. False: the deadline has passed. Without a
+  // thread here messages progress too, more slowly.
+  virtual bool wait(const std::function<bool()>& reached, TimePoint deadline) = 0;
 
   // Ends every wait here at once, with kCancelled, and fails the group for all its ranks.
   virtual void abort() noexcept = 0;

@@ -1,5 +1,7 @@
 #include "collectives/ordered_group.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "transport/base/forked_child.h"
@@ -91,34 +93,44 @@ void OperationQueue::serve() {
   }
 }
 
-OrderedGroup::OrderedGroup(int rank, int size, std::chrono::milliseconds timeout, std::string carrier,
-                           std::string description, std::unique_ptr<Executor> executor)
-    : rank_(rank),
-      size_(size),
-      timeout_(timeout),
-      carrier_(std::move(carrier)),
-      description_(std::move(description)),
+OrderedGroup::OrderedGroup(GroupPlace place, std::unique_ptr<Executor> executor, std::unique_ptr<Messenger> messenger)
+    : place_(std::move(place)),
       forks_(forked_child::forks.load()),
-      queue_(std::make_unique<OperationQueue>(std::move(executor))) {}
+      queue_(std::make_unique<OperationQueue>(std::move(executor))),
+      messenger_(std::move(messenger)) {}
 
 OrderedGroup::~OrderedGroup() {
-  if (isInherited()) (void)queue_.release();
+  if (!isInherited()) return;
+  (void)messenger_.release();
+  (void)queue_.release();
 }
 
 bool OrderedGroup::isInherited() const { return forks_ != forked_child::forks.load(std::memory_order_relaxed); }
 
+Status OrderedGroup::checkOwner() const {
+  if (!isInherited()) return {};
+  return {ErrorScope::kOperation, ErrorCode::kUnavailable,
+          "this group belongs to the process that this one was forked from: make a new one"};
+}
+
 Status OrderedGroup::check(const Call& call) const {
-  if (isInherited()) {
-    return {ErrorScope::kOperation, ErrorCode::kUnavailable,
-            "this group belongs to the process that this one was forked from: make a new one"};
-  }
-  std::string fault = faultOf(call, rank_, size_);
+  if (Status status = checkOwner(); !status) return status;
+  std::string fault = faultOf(call, place_.rank, place_.size);
   if (!fault.empty()) return {ErrorScope::kOperation, ErrorCode::kInvalidArgument, std::move(fault)};
   return {};
 }
 
+Status OrderedGroup::check(const Message& message, bool sends) const {
+  if (Status status = checkOwner(); !status) return status;
+  const bool any = message.peer == Message::kAnyPeer && !sends;
+  if (any || (message.peer >= 0 && message.peer < place_.size && message.peer != place_.rank)) return {};
+  return {ErrorScope::kOperation, ErrorCode::kInvalidArgument,
+          fmt::format("rank {} of {} cannot {} rank {}", place_.rank, place_.size, sends ? "send to" : "receive from",
+                      message.peer)};
+}
+
 TimePoint OrderedGroup::deadlineAfter(std::chrono::milliseconds timeout) const {
-  return monotonicNow() + (timeout.count() > 0 ? timeout : timeout_);
+  return monotonicNow() + (timeout.count() > 0 ? timeout : place_.timeout);
 }
 
 Status OrderedGroup::run(const Call& call, std::chrono::milliseconds timeout) {
@@ -134,16 +146,30 @@ void OrderedGroup::start(const Call& call, std::chrono::milliseconds timeout, st
   }
 }
 
-void OrderedGroup::send(const Message&, std::function<void(Status, int peer)> done) {
-  done({ErrorScope::kOperation, ErrorCode::kUnavailable, "send is not available"}, Message::kAnyPeer);
+void OrderedGroup::send(const Message& message, std::function<void(Status, int peer)> done) {
+  if (Status status = check(message, true); !status) {
+    done(std::move(status), message.peer);
+  } else {
+    messenger_->send(message, std::move(done));
+  }
 }
 
-void OrderedGroup::receive(const Message&, std::function<void(Status, int peer)> done) {
-  done({ErrorScope::kOperation, ErrorCode::kUnavailable, "receive is not available"}, Message::kAnyPeer);
+void OrderedGroup::receive(const Message& message, std::function<void(Status, int peer)> done) {
+  if (Status status = check(message, false); !status) {
+    done(std::move(status), message.peer);
+  } else {
+    messenger_->receive(message, std::move(done));
+  }
+}
+
+bool OrderedGroup::wait(const std::function<bool()>& reached, TimePoint deadline) {
+  return isInherited() ? reached() : messenger_->wait(reached, deadline);
 }
 
 void OrderedGroup::abort() noexcept {
-  if (!isInherited()) queue_->abort();
+  if (isInherited()) return;
+  queue_->abort();
+  messenger_->abort();
 }
 
 }  // namespace gloo_bypass::collectives

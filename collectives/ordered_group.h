@@ -10,6 +10,7 @@
 
 #include "collectives/executor.h"
 #include "collectives/group.h"
+#include "collectives/messenger.h"
 #include "transport/base/mutex.h"
 
 namespace gloo_bypass::collectives {
@@ -47,32 +48,40 @@ class OperationQueue {
   std::thread thread_;  // from the first start() on
 };
 
+// What OrderedGroup says about itself.
+struct GroupPlace {
+  int rank = 0, size = 1;
+  std::chrono::milliseconds timeout{};  // of a call without its own
+  std::string carrier, description;
+};
+
 class OrderedGroup final : public Group {
  public:
-  OrderedGroup(int rank, int size, std::chrono::milliseconds timeout, std::string carrier, std::string description,
-               std::unique_ptr<Executor> executor);
+  OrderedGroup(GroupPlace place, std::unique_ptr<Executor> executor, std::unique_ptr<Messenger> messenger);
   ~OrderedGroup() override;
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  int rank() const override { return place_.rank; }
+  int size() const override { return place_.size; }
   Status run(const Call& call, std::chrono::milliseconds timeout) override;
   void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) override;
   void send(const Message& message, std::function<void(Status, int peer)> done) override;
   void receive(const Message& message, std::function<void(Status, int peer)> done) override;
+  bool wait(const std::function<bool()>& reached, TimePoint deadline) override;
   void abort() noexcept override;
-  std::string carrier() const override { return carrier_; }
-  std::string describe() const override { return description_; }
+  std::string carrier() const override { return place_.carrier; }
+  std::string describe() const override { return place_.description; }
 
  private:
-  Status check(const Call& call) const;
   bool isInherited() const;
+  Status checkOwner() const;
+  Status check(const Call& call) const;
+  Status check(const Message& message, bool sends) const;
   TimePoint deadlineAfter(std::chrono::milliseconds timeout) const;
 
-  const int rank_, size_;
-  const std::chrono::milliseconds timeout_;
-  const std::string carrier_, description_;
+  const GroupPlace place_;
   const int forks_;  // of this process when it was made
   std::unique_ptr<OperationQueue> queue_;
+  std::unique_ptr<Messenger> messenger_;
 };
 
 }  // namespace gloo_bypass::collectives

@@ -18,7 +18,8 @@ constexpr std::size_t kLineBytes = 64;
 
 // The lane's share of every block, in whole cache lines. The same at all ranks that know a block's count.
 template <typename Byte>
-std::vector<BasicBlock<Byte>> shareOf(std::span<const BasicBlock<Byte>> blocks, std::size_t element, int lane, int lanes) {
+std::vector<BasicBlock<Byte>> shareOf(std::span<const BasicBlock<Byte>> blocks, std::size_t element, int lane,
+                                      int lanes) {
   std::vector<BasicBlock<Byte>> share;
   for (const BasicBlock<Byte>& block : blocks) {
     const std::size_t perLine = kLineBytes / element;
@@ -83,8 +84,8 @@ FlatExecutor::FlatExecutor(Segment segment, FlatOptions options)
       rank_(options_.rank),
       ranks_(segment_.layout().ranks) {
   for (int lane = 0; lane < segment_.layout().lanes; ++lane) {
-    lanes_.push_back(std::make_unique<Lane>(segment_, rank_, lane, options_.patience,
-                                            [this](int peer) { return problem(peer); }));
+    lanes_.push_back(
+        std::make_unique<Lane>(segment_, rank_, lane, options_.patience, [this](int peer) { return problem(peer); }));
   }
   if (lanes_.size() > 1) threads_ = std::make_unique<LaneThreads>(static_cast<int>(lanes_.size()));
 }
@@ -136,19 +137,24 @@ void FlatExecutor::count(const Call& call) {
 
 Status FlatExecutor::runOn(Lane& lane, const Call& call) {
   switch (call.kind) {
-    case Kind::kBarrier: return next(lane);
+    case Kind::kBarrier:
+      return next(lane);
     case Kind::kAllReduce:
     case Kind::kReduce: {
       const std::size_t bytes = call.inputs[0].count * sizeOf(call.type);
       return bytes <= std::min(options_.atOnceBytes, segment_.layout().slotBytes) ? reduceAtOnce(lane, call)
-                                                                                 : reduceByParts(lane, call);
+                                                                                  : reduceByParts(lane, call);
     }
-    case Kind::kReduceScatter: return reduceScatter(lane, call);
-    case Kind::kBroadcast: return broadcast(lane, call);
+    case Kind::kReduceScatter:
+      return reduceScatter(lane, call);
+    case Kind::kBroadcast:
+      return broadcast(lane, call);
     case Kind::kAllGather:
-    case Kind::kGather: return gather(lane, call);
+    case Kind::kGather:
+      return gather(lane, call);
     case Kind::kScatter:
-    case Kind::kAllToAll: return toEach(lane, call);
+    case Kind::kAllToAll:
+      return toEach(lane, call);
   }
   return {};
 }
@@ -253,8 +259,7 @@ Status FlatExecutor::reduceScatter(Lane& lane, const Call& call) {
     if (length == 0) return;
     const std::byte* inputs[Layout::kMostRanks];
     for (int rank = 0; rank < ranks_; ++rank) {
-      inputs[rank] =
-          rank == rank_ ? own.data + offset : lane.slotOf(rank) + static_cast<std::size_t>(rank_) * stride;
+      inputs[rank] = rank == rank_ ? own.data + offset : lane.slotOf(rank) + static_cast<std::size_t>(rank_) * stride;
     }
     reduce(call.reduction, call.type, call.outputs[0].data + offset,
            std::span(inputs, static_cast<std::size_t>(ranks_)), length / element, ranks_);

@@ -44,6 +44,8 @@ class FlatExecutor final : public Executor {
 
   Status run(const Call& call, TimePoint deadline) override;
   void abort() noexcept override;
+  // For the group's messages; lives as long as the executor.
+  std::atomic<std::uint32_t>& messagesWanted() const { return segment_.messagesWanted(); }
   int lanes() const { return static_cast<int>(lanes_.size()); }
 
  private:

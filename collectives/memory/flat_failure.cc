@@ -20,7 +20,9 @@ std::uint64_t FlatExecutor::wordOf(const Failure& failure) {
 FlatExecutor::Failure FlatExecutor::failureNow() const {
   const std::uint64_t word = segment_.failure().load(std::memory_order_acquire);
   if (word == 0) return {};
-  const auto rankIn = [&](int bits) { return static_cast<int>((word >> bits & 0xffff) % static_cast<unsigned>(ranks_)); };
+  const auto rankIn = [&](int bits) {
+    return static_cast<int>((word >> bits & 0xffff) % static_cast<unsigned>(ranks_));
+  };
   const std::uint64_t cause = word & 0xff;
   const bool known = cause >= 1 && cause <= static_cast<std::uint64_t>(Cause::kAborted);
   return {known ? static_cast<Cause>(cause) : Cause::kAborted, rankIn(16), rankIn(32)};
@@ -64,28 +66,33 @@ Error FlatExecutor::mismatch(int rank, int other) const {
   };
   const std::string first = called(words(rank)), second = called(words(other));
   const auto name = [&](int of) { return options_.names[static_cast<std::size_t>(of)]; };
-  const std::string what = first == second
-                               ? fmt::format("both call {}, but not with the same blocks before", first)
-                               : fmt::format("rank {} calls {}, rank {} calls {}", name(rank), first, name(other), second);
+  const std::string what =
+      first == second ? fmt::format("both call {}, but not with the same blocks before", first)
+                      : fmt::format("rank {} calls {}, rank {} calls {}", name(rank), first, name(other), second);
   return {ErrorScope::kSession, ErrorCode::kInvalidArgument,
           fmt::format("ranks {} and {} of this group disagree: {}", name(rank), name(other), what)};
 }
 
 Error FlatExecutor::errorOf(const Failure& failure) const {
   const auto name = [&](int of) { return options_.names[static_cast<std::size_t>(of)]; };
-  const auto error = [](ErrorCode code, std::string text) { return Error{ErrorScope::kSession, code, std::move(text)}; };
+  const auto error = [](ErrorCode code, std::string text) {
+    return Error{ErrorScope::kSession, code, std::move(text)};
+  };
   const int other = name(failure.other);
   switch (failure.cause) {
-    case Cause::kMismatch: return mismatch(failure.rank, failure.other);
-    case Cause::kVanished: return error(ErrorCode::kPeerVanished, fmt::format("the process of rank {} has ended", other));
+    case Cause::kMismatch:
+      return mismatch(failure.rank, failure.other);
+    case Cause::kVanished:
+      return error(ErrorCode::kPeerVanished, fmt::format("the process of rank {} has ended", other));
     case Cause::kLeft:
-      return error(ErrorCode::kPeerClosed, fmt::format("rank {} has left this group, and rank {} waits for it", other,
-                                                       name(failure.rank)));
+      return error(ErrorCode::kPeerClosed,
+                   fmt::format("rank {} has left this group, and rank {} waits for it", other, name(failure.rank)));
     case Cause::kTimedOut:
       return error(ErrorCode::kTimedOut, fmt::format("rank {} has waited for rank {} for as long as it may (timeout)",
                                                      name(failure.rank), other));
     case Cause::kNone:
-    case Cause::kAborted: break;
+    case Cause::kAborted:
+      break;
   }
   return error(ErrorCode::kCancelled, failure.rank == rank_ ? "this group was aborted here"
                                                             : fmt::format("rank {} has aborted this group", other));

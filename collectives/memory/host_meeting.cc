@@ -93,10 +93,13 @@ Status HostMeeting::waitFor(int descriptor, const char* what) const {
 // The packets of a meeting fit into a socket's buffer, so a full one is a fault of the peer.
 Status HostMeeting::send(int socket, std::span<const std::byte> packet, int descriptor) const {
   switch (sendPacket(socket, packet, descriptor)) {
-    case PacketIo::kDone: return {};
-    case PacketIo::kExhausted: return failed(ErrorCode::kExhausted, reasonOf(errno));
+    case PacketIo::kDone:
+      return {};
+    case PacketIo::kExhausted:
+      return failed(ErrorCode::kExhausted, reasonOf(errno));
     case PacketIo::kWouldBlock:
-    case PacketIo::kClosed: break;
+    case PacketIo::kClosed:
+      break;
   }
   return failed(ErrorCode::kPeerVanished, "a rank ended while the group was made");
 }
@@ -108,8 +111,10 @@ Status HostMeeting::receive(int socket, std::span<std::byte> packet, FileDescrip
       case PacketIo::kDone:
         if (length == packet.size()) return {};
         return failed(ErrorCode::kPeerViolatedProtocol, "a process sends what no rank of this version sends");
-      case PacketIo::kExhausted: return failed(ErrorCode::kExhausted, reasonOf(errno));
-      case PacketIo::kClosed: return failed(ErrorCode::kPeerVanished, "a rank ended while the group was made");
+      case PacketIo::kExhausted:
+        return failed(ErrorCode::kExhausted, reasonOf(errno));
+      case PacketIo::kClosed:
+        return failed(ErrorCode::kPeerVanished, "a rank ended while the group was made");
       case PacketIo::kWouldBlock:
         if (Status status = waitFor(socket, "an answer"); !status) return status;
     }

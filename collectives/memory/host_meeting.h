@@ -1,5 +1,5 @@
-// How the ranks of one host come to share a segment. The first of them, the host's leader, makes the memory and waits at a
-// socket under a random name, which the others know from the rendezvous. Nothing of it lies in a file system.
+// How the ranks of one host come to share a segment. The first of them, the host's leader, makes the memory and waits
+// at a socket under a random name, which the others know from the rendezvous. Nothing of it lies in a file system.
 //
 //   peer                         leader
 //     |---- connect, hello ------->|   secret, host rank, lifeline (a pipe's end)   [checks user id and secret]

@@ -2,8 +2,8 @@
 //
 //   stage (write own slot and line) -> publish (number the line) -> await (all peers' lines have that number) -> read
 //
-// Lines and slots alternate between two, and no acknowledgement is needed: who has published round k + 1 has read all of
-// round k, and nobody writes for round k + 2 before all have published k + 1.
+// Lines and slots alternate between two, and no acknowledgement is needed: who has published round k + 1 has read all
+// of round k, and nobody writes for round k + 2 before all have published k + 1.
 //
 // Thread: one. The waiting policy is in lane.cc.
 #pragma once

@@ -18,7 +18,8 @@ class LaneThreads {
   explicit LaneThreads(int lanes);
   ~LaneThreads();
 
-  // Runs work(0) here and work(1..lanes-1) on the threads, and waits for all. The error of the lowest lane that has one.
+  // Runs work(0) here and work(1..lanes-1) on the threads, and waits for all. The error of the lowest lane that has
+  // one.
   Status run(const std::function<Status(int lane)>& work);
 
  private:

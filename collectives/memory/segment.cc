@@ -21,6 +21,7 @@ constexpr std::size_t kSlotBytes = 128 * 1024, kSlotBytesOfManyRanks = 32 * 1024
 
 struct Header {
   std::atomic<std::uint64_t> failure;
+  std::atomic<std::uint32_t> messagesWanted;
   std::atomic<Membership> membership[Layout::kMostRanks];
 };
 
@@ -52,9 +53,7 @@ Layout Layout::of(int ranks, int lanes) {
   return tooSmall && lanes > 1 ? of(ranks, lanes - 1) : layout;
 }
 
-std::size_t Layout::areaBytes() const {
-  return lineBytes(*this) + 2 * static_cast<std::size_t>(lanes) * slotBytes;
-}
+std::size_t Layout::areaBytes() const { return lineBytes(*this) + 2 * static_cast<std::size_t>(lanes) * slotBytes; }
 std::size_t Layout::bytes() const { return toPages(sizeof(Header)) + static_cast<std::size_t>(ranks) * areaBytes(); }
 
 Result<Segment> Segment::create(const Layout& layout) {
@@ -92,6 +91,9 @@ std::byte* Segment::area(int rank) const {
   return memory_ + toPages(sizeof(Header)) + static_cast<std::size_t>(rank) * layout_.areaBytes();
 }
 std::atomic<std::uint64_t>& Segment::failure() const { return reinterpret_cast<Header*>(memory_)->failure; }
+std::atomic<std::uint32_t>& Segment::messagesWanted() const {
+  return reinterpret_cast<Header*>(memory_)->messagesWanted;
+}
 std::atomic<Membership>& Segment::membership(int rank) const {
   return reinterpret_cast<Header*>(memory_)->membership[rank];
 }

@@ -1,7 +1,7 @@
-// The memory that the ranks of one host share: a sealed memfd with one area a rank. A rank writes only its own area, and
-// reads the others'.
+// The memory that the ranks of one host share: a sealed memfd with one area a rank. A rank writes only its own area,
+// and reads the others'.
 //
-//   page 0       failure word; each rank's membership
+//   page 0       failure word; whether messages are wanted; each rank's membership
 //   then for each rank, from a page of its own on (its owner touches it first: it lies on the owner's NUMA node):
 //     lines      two for each lane, used in turn: the number of the last published round, and what was published
 //     slots      two for each lane, used in turn: bytes that peers read
@@ -65,6 +65,8 @@ class Segment {
 
   // 0: none; else the first failure that a rank has met, for everybody (flat_executor.cc).
   std::atomic<std::uint64_t>& failure() const;
+  // Not 0: a rank has a message for another (messenger.h). A futex.
+  std::atomic<std::uint32_t>& messagesWanted() const;
   std::atomic<Membership>& membership(int rank) const;
   Line& line(int rank, int lane, std::uint32_t round) const;
   std::byte* slot(int rank, int lane, std::uint32_t round) const;

@@ -1,5 +1,5 @@
-// What every Executor must do, whatever it runs over: cases for ranks that are threads of one process. An executor's test
-// makes the ranks and calls these.
+// What every Executor must do, whatever it runs over: cases for ranks that are threads of one process. An executor's
+// test makes the ranks and calls these.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,8 +48,13 @@ struct Side {
       out[self] = in[own];
       inputs[own].data = reinterpret_cast<const std::byte*>(out[self].data());
     }
-    return {.kind = kind,       .type = ElementType::kInt64, .reduction = Reduction::kSum, .root = root,
-            .inputs = inputs,   .outputs = outputs,          .uneven = uneven};
+    return {.kind = kind,
+            .type = ElementType::kInt64,
+            .reduction = Reduction::kSum,
+            .root = root,
+            .inputs = inputs,
+            .outputs = outputs,
+            .uneven = uneven};
   }
 
  private:
@@ -115,7 +120,8 @@ inline void fill(Side& side, std::vector<std::vector<std::int64_t>>& expected, K
         expected.push_back(blockOf(other, rank, size(other, rank)));
       }
       break;
-    case Kind::kBarrier: break;
+    case Kind::kBarrier:
+      break;
   }
   for (const auto& block : expected) side.out.emplace_back(block.size());
 }
@@ -136,9 +142,9 @@ inline void runAndCheck(Ranks& ranks, Kind kind, std::size_t count, int root, bo
   });
 }
 
-inline constexpr Kind kEveryKind[kKinds] = {Kind::kAllReduce, Kind::kReduce,    Kind::kReduceScatter,
-                                            Kind::kAllGather, Kind::kGather,    Kind::kBroadcast,
-                                            Kind::kScatter,   Kind::kAllToAll,  Kind::kBarrier};
+inline constexpr Kind kEveryKind[kKinds] = {Kind::kAllReduce, Kind::kReduce,   Kind::kReduceScatter,
+                                            Kind::kAllGather, Kind::kGather,   Kind::kBroadcast,
+                                            Kind::kScatter,   Kind::kAllToAll, Kind::kBarrier};
 inline constexpr std::size_t kCounts[] = {0, 1, 5, 6, 100, 4'097, 30'001, 200'003};
 
 // All kinds and counts, each root in turn, even and uneven, in place or not.

@@ -11,13 +11,14 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <future>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/collectives/folder_rendezvous.h"
 #include "tests/support/temporary_folder.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
 namespace {
@@ -106,7 +107,8 @@ TEST(Group_Make, TransportsDiffer_BothAreNamed) {
     const auto group = makeGroup(folder.path, rank, 2, rank == 0 ? "DPDK" : "UDP");
     if (group) return complain("made");
     const std::string& text = group.error().message;
-    const bool named = text.find("DPDK with memory links") != std::string::npos && text.find("UDP") != std::string::npos;
+    const bool named =
+        text.find("DPDK with memory links") != std::string::npos && text.find("UDP") != std::string::npos;
     return named && group.error().code == ErrorCode::kConfiguration ? 0 : complain(text);
   });
   EXPECT_EQ(processes.status(0), 0);
@@ -124,8 +126,8 @@ TEST(Group_Make, ARankDoesNotCome_ItIsNamed) {
 
 TEST(Group_Make, APeerPublishesRubbish_IsAnError) {
   const std::string tooLong(1 << 20, ' ');
-  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"), std::string("{\"protocol\": \"x\"}"),
-                                  std::string("\xff\xfe"), tooLong}) {
+  for (const std::string& text : {std::string(), std::string("{"), std::string("[]"),
+                                  std::string("{\"protocol\": \"x\"}"), std::string("\xff\xfe"), tooLong}) {
     const TemporaryFolder folder;
     FolderRendezvous store(folder.path);
     ASSERT_TRUE(store.set("gloo_bypass/rank/1", std::as_bytes(std::span(text))));
@@ -154,7 +156,8 @@ TEST(Group_ARankIsKilled, AtAnyMoment_SurvivorsNameItAndNoSumIsWrong) {
       for (unsigned i = 0;; ++i) {
         Sum sum;
         const Status status = group.value()->run(sum.call(i % 2 == 0 ? 10 : 200'000, static_cast<float>(i % 100)), 10s);
-        if (!status) return status.error().message.find(name) != std::string::npos ? 0 : complain(status.error().message);
+        if (!status)
+          return status.error().message.find(name) != std::string::npos ? 0 : complain(status.error().message);
         if (sum.values.front() != 3 * static_cast<float>(i % 100) || sum.values.back() != sum.values.front()) {
           return complain("a wrong sum");
         }
@@ -206,12 +209,12 @@ TEST(Group_Start, OperationsStartedAndRun_KeepTheirOrder) {
     std::vector<Sum> sums(50);
     std::vector<int> order;  // written on the group's thread, read after the last has ended
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      group.value()->start(sums[i].call(i * 100, 1.0f), 0ms, [&order, i](const Status& status) {
-        order.push_back(status ? static_cast<int>(i) : -1);
-      });
+      group.value()->start(sums[i].call(i * 100, 1.0f), 0ms,
+                           [&order, i](const Status& status) { order.push_back(status ? static_cast<int>(i) : -1); });
     }
     Sum last;
-    if (const Status status = group.value()->run(last.call(1, 2.0f), 0ms); !status) return complain(status.error().message);
+    if (const Status status = group.value()->run(last.call(1, 2.0f), 0ms); !status)
+      return complain(status.error().message);
     group.value().reset();
     if (order.size() != sums.size()) return complain("some had not ended before a later one");
     for (std::size_t i = 0; i < order.size(); ++i) {
@@ -222,6 +225,78 @@ TEST(Group_Start, OperationsStartedAndRun_KeepTheirOrder) {
   EXPECT_EQ(processes.status(0), 0);
   EXPECT_EQ(processes.status(1), 0);
 }
+
+// Sends or receives, and waits for it. The peer; nullopt: an error, which goes to stderr.
+std::optional<int> finish(Group& group, bool sends, const Message& message) {
+  bool done = false;  // changed and read with exclusive access
+  Status outcome;
+  int who = Message::kAnyPeer;
+  const auto report = [&](Status status, int peer) {
+    outcome = std::move(status);
+    who = peer;
+    done = true;
+  };
+  sends ? group.send(message, report) : group.receive(message, report);
+  if (!group.wait([&] { return done; }, monotonicNow() + 20s)) {
+    complain("a message did not come");
+    std::abort();  // `done` would dangle
+  }
+  if (!outcome) complain(outcome.error().message);
+  return outcome ? std::optional(who) : std::nullopt;
+}
+
+class Group_MessagesOver : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Group_MessagesOver, SendReceiveAndReceiveFromAny_ArriveWithTheirTagsAndSenders) {
+  const TemporaryFolder folder;
+  Processes processes(3, [&](int rank) {
+    auto made = makeGroup(folder.path, rank, 3, GetParam());
+    if (!made) return complain(made.error().message);
+    Group& group = *made.value();
+    std::vector<std::uint64_t> values(20'000, static_cast<std::uint64_t>(rank));
+    const auto message = [&](int peer, std::uint32_t tag) {
+      return Message{.peer = peer,
+                     .tag = tag,
+                     .data = reinterpret_cast<std::byte*>(values.data()),
+                     .bytes = values.size() * sizeof(values[0])};
+    };
+    if (rank != 0) {
+      if (!finish(group, true, message(0, 7))) return 1;
+      if (!finish(group, true, message(0, static_cast<std::uint32_t>(rank)))) return 1;
+    } else {
+      int from = 0;
+      for (int i = 0; i < 2; ++i) {
+        const auto peer = finish(group, false, message(Message::kAnyPeer, 7));
+        if (!peer || values.back() != static_cast<std::uint64_t>(*peer)) return complain("another sender");
+        from += *peer;
+      }
+      if (from != 3) return complain("one rank came twice");
+      for (const int peer : {2, 1}) {
+        if (!finish(group, false, message(peer, static_cast<std::uint32_t>(peer)))) return 1;
+        if (values.front() != static_cast<std::uint64_t>(peer)) return complain("another message");
+      }
+    }
+    const Status last = group.run(Call{}, 0ms);
+    return last ? 0 : complain(last.error().message);
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.status(rank), 0) << rank;
+}
+
+TEST_P(Group_MessagesOver, APeerOutsideTheGroup_IsRefused) {
+  const TemporaryFolder folder;
+  auto group = makeGroup(folder.path, 0, 1, GetParam());
+  ASSERT_TRUE(group) << group.error().message;
+  for (const int peer : {0, 1, -1, -2}) {
+    Status status;
+    group.value()->send({.peer = peer, .tag = 0, .data = nullptr, .bytes = 0},
+                        [&](Status outcome, int) { status = std::move(outcome); });
+    ASSERT_FALSE(status) << peer;
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument) << peer;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Group_MessagesOver, ::testing::Values("DPDK", "UDP"),
+                         [](const auto& tested) { return std::string(tested.param); });
 
 }  // namespace
 }  // namespace gloo_bypass::collectives

@@ -64,7 +64,8 @@ TEST(FlatExecutor_Bits, AnySizeLanesAndRank_SameSumInTheOrderOfRanks) {
     for (const std::size_t count : {std::size_t{3}, std::size_t{1000}, kCount}) {
       onEveryRank(3, [&](int rank) {
         std::vector<float> result(count);
-        const ConstBlock input{reinterpret_cast<const std::byte*>(values[static_cast<std::size_t>(rank)].data()), count};
+        const ConstBlock input{reinterpret_cast<const std::byte*>(values[static_cast<std::size_t>(rank)].data()),
+                               count};
         const Block output{reinterpret_cast<std::byte*>(result.data()), count};
         ASSERT_TRUE(ranks[static_cast<std::size_t>(rank)]->run(allReduce({&input, 1}, {&output, 1}), soon()));
         for (std::size_t i = 0; i < count; ++i) {
@@ -173,8 +174,9 @@ TEST(FlatExecutor_HostileMemory, ScribblingPeer_SpoilsValuesOnly) {
     for (int i = 0; i < 3; ++i) {
       (void)rank.run(allReduce({&input, 1}, {&output, 1}), monotonicNow() + std::chrono::milliseconds(50));
       Block outputs[2] = {output, output};
-      (void)rank.run({.kind = Kind::kAllGather, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = outputs},
-                     monotonicNow() + std::chrono::milliseconds(50));
+      (void)rank.run(
+          {.kind = Kind::kAllGather, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = outputs},
+          monotonicNow() + std::chrono::milliseconds(50));
     }
     done = true;
     peer.join();

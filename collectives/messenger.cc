@@ -1,0 +1,144 @@
+#include "collectives/messenger.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <ctime>
+#include <utility>
+
+#include "transport/base/signals_blocked.h"
+#include "transport/progress/progress_engine.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+// A peer that overwrites the word can delay a rank by this at most.
+constexpr timespec kSleep{.tv_sec = 60, .tv_nsec = 0};
+
+void wakeAll(std::atomic<std::uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+Error aborted() { return {ErrorScope::kSession, ErrorCode::kCancelled, "this group was aborted here"}; }
+
+}  // namespace
+
+LateMessenger::LateMessenger(std::atomic<std::uint32_t>& wanted, Connect connect)
+    : wanted_(wanted), connect_(std::move(connect)) {
+  const SignalsBlocked signals;
+  thread_ = std::thread([this] { attend(); });
+}
+
+LateMessenger::~LateMessenger() {
+  ending_ = true;
+  wakeAll(wanted_);
+  thread_.join();
+  fail(aborted());
+}
+
+void LateMessenger::post(Letter letter) {
+  std::optional<Error> error;
+  {
+    MutexLock lock(mutex_);
+    switch (state_) {
+      case State::kIdle:
+      case State::kConnecting:
+        waiting_.push_back(std::move(letter));
+        wanted_.store(1, std::memory_order_seq_cst);
+        wakeAll(wanted_);
+        return;
+      case State::kFailed:
+        error = error_;
+        break;
+      case State::kConnected:
+        break;
+    }
+  }
+  if (error) return letter.done(*error, Message::kAnyPeer);
+  pass(std::move(letter));
+}
+
+void LateMessenger::pass(Letter letter) {
+  if (letter.sends) {
+    network_->send(letter.message, std::move(letter.done));
+  } else {
+    network_->receive(letter.message, std::move(letter.done));
+  }
+}
+
+void LateMessenger::attend() {
+  // Either the word is not 0 before the kernel looks, or its change wakes this thread; ending_ has been set before
+  // that.
+  while (!ending_ && wanted_.load(std::memory_order_seq_cst) == 0) {
+    ::syscall(SYS_futex, &wanted_, FUTEX_WAIT, 0U, &kSleep, nullptr, 0);
+  }
+  if (ending_) return;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kIdle) return;  // aborted
+    state_ = State::kConnecting;
+  }
+  auto network = connect_();
+  if (!network) return fail(network.error());
+  network_ = std::move(network).value();
+  while (flush()) {
+  }
+}
+
+// Passes on what waits, in order. False: nothing does, and messages go straight to the network from now on.
+bool LateMessenger::flush() {
+  std::vector<Letter> letters;
+  {
+    MutexLock lock(mutex_);
+    if (state_ != State::kConnecting) return false;
+    letters.swap(waiting_);
+    if (letters.empty()) {
+      state_ = State::kConnected;
+      changed_.notifyAll();
+      return false;
+    }
+  }
+  for (Letter& letter : letters) pass(std::move(letter));
+  return true;
+}
+
+bool LateMessenger::wait(const std::function<bool()>& reached, TimePoint deadline) {
+  {
+    MutexLock lock(mutex_);
+    while (state_ == State::kIdle || state_ == State::kConnecting) {
+      const Duration left = deadline - monotonicNow();
+      if (left <= Duration::zero()) return false;
+      changed_.waitFor(mutex_, std::min<Duration>(left, std::chrono::minutes(1)));
+    }
+    if (state_ == State::kFailed) return reached();
+  }
+  return network_->wait(reached, deadline);
+}
+
+void LateMessenger::fail(const Error& error) {
+  std::vector<Letter> letters;
+  {
+    MutexLock lock(mutex_);
+    if (state_ == State::kFailed) return;
+    state_ = State::kFailed;
+    error_ = error;
+    letters.swap(waiting_);
+    changed_.notifyAll();
+  }
+  for (Letter& letter : letters) letter.done(error, Message::kAnyPeer);
+}
+
+void LateMessenger::abort() noexcept {
+  bool connected = false;
+  {
+    MutexLock lock(mutex_);
+    connected = state_ == State::kConnected;
+  }
+  if (connected) network_->abort();
+  fail(aborted());
+}
+
+}  // namespace gloo_bypass::collectives

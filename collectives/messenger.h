@@ -1,0 +1,97 @@
+// Messages between two ranks of a group, beside its collectives. Ranks that have channels use them. Ranks that share
+// memory connect channels when one of them first sends or receives a message: most programs never do, and then no
+// transport starts.
+//
+// Thread: any.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "collectives/group.h"
+#include "collectives/network/network_executor.h"
+#include "transport/base/mutex.h"
+#include "transport/base/status.h"
+
+namespace gloo_bypass::collectives {
+
+class Messenger {
+ public:
+  using Done = std::function<void(Status, int peer)>;  // as Group's
+
+  virtual ~Messenger() = default;
+  virtual void send(const Message& message, Done done) = 0;
+  virtual void receive(const Message& message, Done done) = 0;
+  // As Group::wait.
+  virtual bool wait(const std::function<bool()>& reached, TimePoint deadline) = 0;
+  // Ends what waits, and everything later.
+  virtual void abort() noexcept = 0;
+};
+
+// Over channels that are there. `network` must outlive it.
+class NetworkMessenger final : public Messenger {
+ public:
+  explicit NetworkMessenger(NetworkExecutor& network) : network_(network) {}
+  void send(const Message& message, Done done) override { network_.send(message, std::move(done)); }
+  void receive(const Message& message, Done done) override { network_.receive(message, std::move(done)); }
+  bool wait(const std::function<bool()>& reached, TimePoint deadline) override {
+    return network_.wait(reached, deadline);
+  }
+  void abort() noexcept override { network_.abort(); }
+
+ private:
+  NetworkExecutor& network_;
+};
+
+//   kIdle ---a message of this rank, or of another, seen in the shared word---> kConnecting ---> kConnected
+//                                                                                    |               | abort
+//                                                                                    +-> kFailed <---+
+//
+// Every rank has one thread here, which sleeps on the shared word until then.
+class LateMessenger final : public Messenger {
+ public:
+  using Connect = std::function<Result<std::unique_ptr<NetworkExecutor>>()>;
+
+  // `wanted` lies in memory that the group's ranks share; not 0: some rank has a message. `connect` blocks until all
+  // ranks have called theirs. Throws std::system_error if no thread can start.
+  LateMessenger(std::atomic<std::uint32_t>& wanted, Connect connect);
+  // Messages that still wait end with kCancelled.
+  ~LateMessenger() override;
+
+  void send(const Message& message, Done done) override { post({true, message, std::move(done)}); }
+  void receive(const Message& message, Done done) override { post({false, message, std::move(done)}); }
+  bool wait(const std::function<bool()>& reached, TimePoint deadline) override;
+  void abort() noexcept override;
+
+ private:
+  struct Letter {
+    bool sends = false;
+    Message message;
+    Done done;
+  };
+  enum class State : std::uint8_t { kIdle, kConnecting, kConnected, kFailed };
+
+  void post(Letter letter);
+  void pass(Letter letter);
+  void attend();
+  bool flush();
+  void fail(const Error& error);
+
+  std::atomic<std::uint32_t>& wanted_;
+  const Connect connect_;
+  Mutex mutex_;
+  Condition changed_;  // the state
+  State state_ GLOO_BYPASS_GUARDED_BY(mutex_) = State::kIdle;
+  Error error_ GLOO_BYPASS_GUARDED_BY(mutex_);                  // in kFailed
+  std::vector<Letter> waiting_ GLOO_BYPASS_GUARDED_BY(mutex_);  // until it is connected
+  std::unique_ptr<NetworkExecutor> network_;                    // constant from kConnected on
+  std::atomic<bool> ending_{false};
+  std::thread thread_;
+};
+
+}  // namespace gloo_bypass::collectives
