@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <nlohmann/json.hpp>
 
 #include "tests/fuzz/fuzz_target.h"
 #include "tools/capture/capture_file.h"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 #include <gloo/config.h>
-#include <CLI/Version.hpp>
+#include <nlohmann/json.hpp>
 
 #include "tools/all_reduce_perf/device_factory.h"
 #include "tools/common/version.h"

@@ -1,7 +1,7 @@
 // What this program was built from.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace gloo_bypass {
 

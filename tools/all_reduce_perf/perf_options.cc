@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
 
 #include "tools/all_reduce_perf/device_factory.h"
 #include "tools/common/command_line.h"

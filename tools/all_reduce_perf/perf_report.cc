@@ -4,6 +4,7 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "tools/all_reduce_perf/build_info.h"
 #include "tools/common/error.h"

@@ -1,7 +1,7 @@
 // An analysed capture as a table for people, and as JSON and CSV for programs. Pure.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>

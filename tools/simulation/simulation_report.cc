@@ -1,6 +1,7 @@
 #include "tools/simulation/simulation_report.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Results of simulated all-reduces: a table for people, JSON and CSV for programs. Pure.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

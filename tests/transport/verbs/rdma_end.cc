@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "transport/verbs/verbs_transport.h"

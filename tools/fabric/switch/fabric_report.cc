@@ -1,6 +1,7 @@
 #include "tools/fabric/switch/fabric_report.h"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <utility>

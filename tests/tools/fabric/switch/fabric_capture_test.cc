@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "tests/support/temporary_folder.h"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/tools/fabric/switch/memory_port.h"
