@@ -1,4 +1,4 @@
 // Precompiled for the tests of the trainer that need no libtorch; see transport/pch/standard.h.
-#include "tests/pch/gtest.h"
+#include "tests/support/pch/gtest.h"
 
 #include <nlohmann/json.hpp>
