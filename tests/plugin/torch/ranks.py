@@ -16,7 +16,7 @@ PYTHON = os.environ.get("PLUGIN_PYTHON", "/usr/bin/python3")
 FROM_WHEEL = "PLUGIN_PYTHON" in os.environ
 # A bound that only a hang reaches, for two busy cores and PyTorch's import. An emulated guest needs more.
 HANG_SECONDS = float(os.environ.get("PLUGIN_HANG_SECONDS", 90))
-# The Python that an installed package consists of.
+# What an installed package consists of, beside the plug-in.
 PACKAGE_MODULES = {
     "gloo_bypass/" + name
     for name in (
@@ -24,6 +24,8 @@ PACKAGE_MODULES = {
         "__main__.py",
         "_availability.py",
         "_built.py",
+        "_door.abi3.so",
+        "_door.pyi",
         "_library.py",
         "_path_probe.py",
         "_stats.py",

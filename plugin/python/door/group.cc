@@ -1,0 +1,338 @@
+#include "plugin/python/door/group.h"
+
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "plugin/python/door/operation.h"
+
+namespace gloo_bypass::door {
+
+struct Group {
+  PyObject_HEAD const gloo_bypass_collectives* table;
+  gloo_bypass_group* group;  // owned; nullptr: closed
+  PyObject* store;           // owned; the group asks it while it lives
+  std::uint64_t generation;  // of the process that made it
+  int running;               // calls on callers' threads; with the GIL
+  int underWay;              // started and not ended; with the service's lock
+  bool closing;
+};
+
+namespace {
+
+constexpr std::size_t kErrorBytes = 1024;
+constexpr int kBlocksOnStack = 16;
+
+PyTypeObject* groupType = nullptr;
+
+Group* of(PyObject* object) { return reinterpret_cast<Group*>(object); }
+
+// Whether the group can be called; otherwise an exception is set.
+bool isUsable(const Group* group) {
+  const char* why = nullptr;
+  if (group->generation != service().generation) why = "this process was forked, and its parent's groups stay there";
+  if (group->group == nullptr || group->closing) why = "the group was shut down";
+  if (why != nullptr) setException(GLOO_BYPASS_ABORTED, why);
+  return why == nullptr;
+}
+
+bool isInteger(PyObject* object, long long& value) {
+  value = PyLong_AsLongLong(object);
+  return value != -1 || PyErr_Occurred() == nullptr;
+}
+bool isPointer(PyObject* object, void*& value) {
+  value = PyLong_AsVoidPtr(object);
+  return value != nullptr || PyErr_Occurred() == nullptr;
+}
+
+bool argumentsAre(Py_ssize_t number, Py_ssize_t wanted, const char* signature) {
+  if (number == wanted) return true;
+  PyErr_Format(PyExc_TypeError, "%s", signature);
+  return false;
+}
+
+// Blocks from a tuple (address, count, address, count, ...).
+class Blocks {
+ public:
+  bool take(PyObject* tuple) {
+    const Py_ssize_t words = PyTuple_Size(tuple);
+    if (words < 0) return false;
+    number_ = static_cast<std::size_t>(words / 2);
+    if (number_ > kBlocksOnStack) many_.resize(number_);
+    gloo_bypass_block* const blocks = many_.empty() ? few_ : many_.data();
+    for (std::size_t i = 0; i < number_; ++i) {
+      long long count = 0;
+      const auto at = static_cast<Py_ssize_t>(2 * i);
+      if (!isPointer(PyTuple_GetItem(tuple, at), blocks[i].data)) return false;
+      if (!isInteger(PyTuple_GetItem(tuple, at + 1), count)) return false;
+      blocks[i].count = static_cast<std::size_t>(count);
+    }
+    return true;
+  }
+  const gloo_bypass_block* data() const { return many_.empty() ? few_ : many_.data(); }
+  std::size_t size() const { return number_; }
+
+ private:
+  gloo_bypass_block few_[kBlocksOnStack];
+  std::vector<gloo_bypass_block> many_;
+  std::size_t number_ = 0;
+};
+
+constexpr int kCallArguments = 8;
+constexpr char kCallSignature[] = "(kind, type, reduction, root, uneven, timeout_ms, inputs, outputs) are needed";
+
+bool takeCall(PyObject* const* arguments, gloo_bypass_call& call, Blocks& inputs, Blocks& outputs) {
+  long long values[6];
+  for (int i = 0; i < 6; ++i) {
+    if (!isInteger(arguments[i], values[i])) return false;
+  }
+  if (!inputs.take(arguments[6]) || !outputs.take(arguments[7])) return false;
+  call = {.kind = static_cast<std::uint8_t>(values[0]),
+          .type = static_cast<std::uint8_t>(values[1]),
+          .reduction = static_cast<std::uint8_t>(values[2]),
+          .uneven = static_cast<std::uint8_t>(values[4]),
+          .root = static_cast<std::int32_t>(values[3]),
+          .timeout_ms = values[5],
+          .inputs = inputs.data(),
+          .outputs = outputs.data(),
+          .input_blocks = inputs.size(),
+          .output_blocks = outputs.size()};
+  return true;
+}
+
+PyObject* runWithoutGil(Group* group, const gloo_bypass_call& call) {
+  char error[kErrorBytes];
+  error[0] = '\0';
+  ++group->running;
+  PyThreadState* const state = PyEval_SaveThread();
+  const int failure = group->table->run(group->group, &call, error, sizeof(error));
+  PyEval_RestoreThread(state);
+  --group->running;
+  if (failure == 0) Py_RETURN_NONE;
+  setException(failure, error);
+  return nullptr;
+}
+
+PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  gloo_bypass_call call;
+  Blocks inputs, outputs;
+  if (!argumentsAre(number, kCallArguments, kCallSignature) || !isUsable(of(self))) return nullptr;
+  if (!takeCall(arguments, call, inputs, outputs)) return nullptr;
+  return runWithoutGil(of(self), call);
+}
+
+// all_reduce(address, count, type, reduction, timeout_ms): the call that must cost least.
+PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  if (!argumentsAre(number, 5, "(address, count, type, reduction, timeout_ms) are needed")) return nullptr;
+  gloo_bypass_block block;
+  long long values[4];
+  if (!isUsable(of(self)) || !isPointer(arguments[0], block.data)) return nullptr;
+  for (int i = 0; i < 4; ++i) {
+    if (!isInteger(arguments[1 + i], values[i])) return nullptr;
+  }
+  block.count = static_cast<std::size_t>(values[0]);
+  const gloo_bypass_call call = {.kind = GLOO_BYPASS_ALL_REDUCE,
+                                 .type = static_cast<std::uint8_t>(values[1]),
+                                 .reduction = static_cast<std::uint8_t>(values[2]),
+                                 .timeout_ms = values[3],
+                                 .inputs = &block,
+                                 .outputs = &block,
+                                 .input_blocks = 1,
+                                 .output_blocks = 1};
+  return runWithoutGil(of(self), call);
+}
+
+// Begins what `begin` begins, with `finish` and the operation; the result is the operation.
+template <typename Begin>
+PyObject* startOperation(Group* group, PyObject* keep, Begin begin) {
+  dropFinished();
+  Operation* const operation = newOperation(group, keep);
+  if (operation == nullptr) return nullptr;
+  {
+    const std::lock_guard lock(service().mutex);
+    ++group->underWay;
+  }
+  PyThreadState* const state = PyEval_SaveThread();
+  begin(operation);
+  PyEval_RestoreThread(state);
+  return reinterpret_cast<PyObject*>(operation);
+}
+
+PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  gloo_bypass_call call;
+  Blocks inputs, outputs;
+  if (!argumentsAre(number, kCallArguments + 1, kCallSignature) || !isUsable(of(self))) return nullptr;
+  if (!takeCall(arguments, call, inputs, outputs)) return nullptr;
+  Group* const group = of(self);
+  return startOperation(group, arguments[kCallArguments],
+                        [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
+}
+
+bool takeMessage(PyObject* const* arguments, Py_ssize_t number, gloo_bypass_message& message) {
+  long long peer = 0, tag = 0, bytes = 0;
+  if (!argumentsAre(number, 5, "(peer, tag, address, bytes, keep) are needed")) return false;
+  if (!isInteger(arguments[0], peer) || !isInteger(arguments[1], tag) || !isInteger(arguments[3], bytes)) return false;
+  message = {.peer = static_cast<std::int32_t>(peer),
+             .tag = static_cast<std::uint32_t>(tag),
+             .bytes = static_cast<std::size_t>(bytes)};
+  return isPointer(arguments[2], message.data);
+}
+
+PyObject* send(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  gloo_bypass_message message;
+  if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
+  Group* const group = of(self);
+  return startOperation(group, arguments[4],
+                        [&](Operation* operation) { group->table->send(group->group, &message, finish, operation); });
+}
+
+PyObject* receive(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  gloo_bypass_message message;
+  if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
+  Group* const group = of(self);
+  return startOperation(group, arguments[4], [&](Operation* operation) {
+    group->table->receive(group->group, &message, finish, operation);
+  });
+}
+
+PyObject* abortGroup(PyObject* self, PyObject*) {
+  Group* const group = of(self);
+  if (group->group != nullptr && group->generation == service().generation) {
+    PyThreadState* const state = PyEval_SaveThread();
+    group->table->abort(group->group);
+    PyEval_RestoreThread(state);
+  }
+  Py_RETURN_NONE;
+}
+
+PyObject* describe(PyObject* self, PyObject*) {
+  Group* const group = of(self);
+  if (!isUsable(group)) return nullptr;
+  std::vector<char> text(256);
+  const int needed = group->table->describe(group->group, text.data(), text.size());
+  if (needed > static_cast<int>(text.size())) {
+    text.resize(static_cast<std::size_t>(needed));
+    group->table->describe(group->group, text.data(), text.size());
+  }
+  return needed < 0 ? PyUnicode_FromString("") : PyUnicode_FromString(text.data());
+}
+
+int underWay(const Group* group) {
+  const std::lock_guard lock(service().mutex);
+  return group->underWay + group->running;
+}
+
+// close(): aborts what is under way, and destroys the group.
+PyObject* closeGroup(PyObject* self, PyObject*) {
+  Group* const group = of(self);
+  if (group->group == nullptr || group->closing || group->generation != service().generation) Py_RETURN_NONE;
+  group->closing = true;
+  PyThreadState* const state = PyEval_SaveThread();
+  // `running` changes with the GIL only, but the calls that it counts end by themselves now: look again until they
+  // have.
+  if (underWay(group) > 0) group->table->abort(group->group);
+  PyEval_RestoreThread(state);
+  while (underWay(group) > 0) {
+    PyThreadState* const waiting = PyEval_SaveThread();
+    {
+      std::unique_lock lock(service().mutex);
+      service().ended.wait_for(lock, std::chrono::milliseconds(1));
+    }
+    PyEval_RestoreThread(waiting);
+  }
+  gloo_bypass_group* const last = group->group;
+  group->group = nullptr;
+  PyThreadState* const destroying = PyEval_SaveThread();
+  group->table->destroy(last);
+  PyEval_RestoreThread(destroying);
+  Py_RETURN_NONE;
+}
+
+PyObject* isBusy(PyObject* self, PyObject*) { return PyBool_FromLong(underWay(of(self)) > 0 ? 1 : 0); }
+
+void dealloc(PyObject* self) {
+  Group* const group = of(self);
+  Py_XDECREF(closeGroup(self, nullptr));
+  // A forked child leaves its parent's group alone: its memory and threads are the parent's.
+  if (group->group == nullptr) Py_XDECREF(group->store);
+  PyTypeObject* const type = Py_TYPE(self);
+  PyObject_Free(self);
+  Py_DECREF(reinterpret_cast<PyObject*>(type));
+}
+
+template <typename Function>
+PyCFunction fast(Function* function) {
+  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
+}
+
+PyMethodDef groupMethods[] = {
+    {"run", fast(run), METH_FASTCALL, "Runs a collective on this thread."},
+    {"all_reduce", fast(allReduce), METH_FASTCALL, "Runs an all-reduce in place on this thread."},
+    {"start", fast(start), METH_FASTCALL, "Starts a collective -> Operation."},
+    {"send", fast(send), METH_FASTCALL, "Starts to send a message -> Operation."},
+    {"receive", fast(receive), METH_FASTCALL, "Starts to receive a message -> Operation."},
+    {"busy", isBusy, METH_NOARGS, "Whether a call is under way."},
+    {"abort", abortGroup, METH_NOARGS, "Ends every wait, here and in the peers."},
+    {"close", closeGroup, METH_NOARGS, "Leaves the group; aborts what is under way."},
+    {"describe", describe, METH_NOARGS, "How the ranks are connected."},
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace
+
+bool makeGroupType(PyObject* module) {
+  PyType_Slot slots[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)}, {Py_tp_methods, groupMethods}, {0, nullptr}};
+  PyType_Spec spec = {"gloo_bypass._door.Group", sizeof(Group), 0, Py_TPFLAGS_DEFAULT, slots};
+  PyObject* const type = PyType_FromSpec(&spec);
+  if (type == nullptr) return false;
+  groupType = reinterpret_cast<PyTypeObject*>(type);
+  return PyModule_AddObject(module, "Group", type) == 0;
+}
+
+void operationHasEnded(Group* group) {
+  --group->underWay;
+  service().ended.notify_all();
+}
+
+bool belongsToThisProcess(const Group* group) { return group->generation == service().generation; }
+
+PyObject* createGroup(PyObject*, PyObject* arguments) {
+  unsigned long long address = 0;
+  int rank = 0, size = 0;
+  long long timeoutMs = 0;
+  const char *transport = "", *interface = "";
+  PyObject* store = nullptr;
+  if (!PyArg_ParseTuple(arguments, "KiiLssO:create", &address, &rank, &size, &timeoutMs, &transport, &interface,
+                        &store)) {
+    return nullptr;
+  }
+  const auto* const table = reinterpret_cast<const gloo_bypass_collectives*>(address);
+  if (table == nullptr || table->version != GLOO_BYPASS_COLLECTIVES_VERSION) {
+    PyErr_SetString(PyExc_ImportError, "gloo_bypass: the plug-in's collectives are of another version: install again");
+    return nullptr;
+  }
+  Group* const group = PyObject_New(Group, groupType);
+  if (group == nullptr) return nullptr;
+  constexpr std::size_t kHead = offsetof(Group, table);
+  std::memset(reinterpret_cast<char*>(group) + kHead, 0, sizeof(Group) - kHead);
+  group->table = table;
+  Py_INCREF(store);
+  group->store = store;
+  group->generation = service().generation;
+  const gloo_bypass_store asked = storeOf(store);
+  char error[kErrorBytes];
+  error[0] = '\0';
+  int failure = 0;
+  const std::string path = transport, name = interface;
+  PyThreadState* const state = PyEval_SaveThread();
+  group->group =
+      table->create(rank, size, timeoutMs, path.c_str(), name.c_str(), &asked, error, sizeof(error), &failure);
+  PyEval_RestoreThread(state);
+  if (group->group != nullptr) return reinterpret_cast<PyObject*>(group);
+  setException(failure == 0 ? GLOO_BYPASS_FAILED : failure, error);
+  Py_DECREF(reinterpret_cast<PyObject*>(group));
+  return nullptr;
+}
+
+}  // namespace gloo_bypass::door
