@@ -1,12 +1,20 @@
 """PyTorch 2.5 and later call autoload() at the end of `import torch` (entry point group torch.backends), so that
-GLOO_DEVICE_TRANSPORT=DPDK works without an import in the script.
+GLOO_DEVICE_TRANSPORT=DPDK works without an import in the script, and init_process_group("bypass") too.
 
 Not part of the package gloo_bypass, because importing that loads the plug-in. An exception from autoload() would break
 `import torch` for every program of the machine, so none leaves it. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns the call off.
 """
 
+import functools
+import inspect
 import os
 import sys
+from typing import Any, Callable, Dict, List, Optional
+
+#: The backend's name in init_process_group.
+NAME = "bypass"
+_OURS_FOR_GLOO = "GLOO_BYPASS_COLLECTIVES"
+_LEAST_TORCH = (2, 6)
 
 
 def asks_for_ours() -> bool:
@@ -15,8 +23,141 @@ def asks_for_ours() -> bool:
     return os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() in ("DPDK", "UDP", "RDMA")
 
 
+def replaces_gloo() -> bool:
+    """Whether groups that a program makes with "gloo" are to be ours."""
+    return os.environ.get(_OURS_FOR_GLOO, "").strip().lower() == "own"
+
+
+class Request:
+    """What a program asked for when it made a group; PyTorch tells a backend's creator only a part of it."""
+
+    def __init__(self, arguments: Dict[str, Any]) -> None:
+        self.said = str(arguments["backend"])  # such as "cpu:gloo,cuda:nccl"
+        self.options: Any = arguments.get("backend_options", arguments.get("pg_options"))
+        self.device_id: Any = arguments.get("device_id")
+        self.group_name: str = str(arguments.get("group_name", ""))
+        self.ranks: List[int] = list(arguments.get("global_ranks_in_group") or [])
+        self.is_default = not self.ranks
+        self.replaces = replaces_gloo()
+        pairs = [pair.split(":") for pair in self.said.lower().split(",")]
+        self._devices: Dict[str, str] = {pair[0]: self._named(pair[1]) for pair in pairs if len(pair) == 2}
+        # PyTorch stops at our group, so ours comes first: it makes the others.
+        ordered = sorted(self._devices.items(), key=lambda item: item[1] != NAME)
+        #: What PyTorch is to read instead.
+        self.backend = ",".join(":".join(item) for item in ordered) if ordered else self._named(self.said.lower())
+
+    def _named(self, name: str) -> str:
+        return NAME if name == "gloo" and self.replaces else name
+
+    @property
+    def says(self) -> str:
+        """The name that the program knows."""
+        return "gloo" if self.replaces and "gloo" in self.said.lower() else NAME
+
+    def is_ours(self) -> bool:
+        return self.backend == NAME or NAME in self._devices.values()
+
+    def other_devices(self) -> Dict[str, str]:
+        return {device: name for device, name in self._devices.items() if name != NAME}
+
+
+_request: Optional[Request] = None
+
+
+def _create(options: Any, unused: Any = None) -> Any:
+    """The creator of the backend: loads the plug-in."""
+    from gloo_bypass import _process_group
+
+    return _process_group.create(options, _request)
+
+
+def _refuse(*unused: Any) -> Any:
+    import torch
+
+    least = ".".join(map(str, _LEAST_TORCH))
+    raise RuntimeError(f"gloo_bypass: the backend {NAME!r} needs PyTorch {least} or later, this is {torch.__version__}")
+
+
+def _watching(make_group: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's function that makes each group, with the request remembered for _create()."""
+    signature = inspect.signature(make_group)
+
+    @functools.wraps(make_group)
+    def make(*arguments: Any, **more: Any) -> Any:
+        global _request
+        bound = signature.bind(*arguments, **more)
+        request = Request(bound.arguments)
+        if not request.is_ours():
+            return make_group(*arguments, **more)
+        import torch
+
+        previous, _request = _request, request
+        bound.arguments["backend"] = torch.distributed.Backend(request.backend)
+        try:
+            made = make_group(*bound.args, **bound.kwargs)
+        finally:
+            _request = previous
+        if request.says == "gloo":
+            _name_it_gloo(request, made)
+        return made
+
+    return make
+
+
+def _name_it_gloo(request: Request, made: Any) -> None:
+    """The program asks what it made, and would not know ours."""
+    from torch.distributed import distributed_c10d as c10d
+
+    group, store = made
+    if group in c10d._world.pg_map:
+        c10d._world.pg_map[group] = (c10d.Backend(request.said), store)
+    if request.is_default and group.rank() == 0:
+        print(
+            f"gloo-bypass: {_OURS_FOR_GLOO}=own: this program's Gloo groups use our collectives",
+            file=sys.stderr,
+            flush=True,
+        )
+
+
+def _monitored(monitored_barrier: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's function, which knows Gloo only."""
+
+    @functools.wraps(monitored_barrier)
+    def call(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
+        from torch.distributed import distributed_c10d as c10d
+
+        used = c10d._get_default_group() if group is None else group
+        if hasattr(used, "_door"):
+            return used.monitored_barrier(timeout, wait_all_ranks)
+        return monitored_barrier(group, timeout, wait_all_ranks)
+
+    return call
+
+
+def register() -> None:
+    """Makes the backend known to PyTorch, once. Loads nothing of ours."""
+    import torch
+    import torch.distributed as dist
+
+    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
+        return
+    if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH:
+        dist.Backend.register_backend(NAME, _refuse)
+        return
+    from torch.distributed import distributed_c10d as c10d
+
+    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
+    c10d._new_process_group_helper = _watching(c10d._new_process_group_helper)
+    c10d.monitored_barrier = dist.monitored_barrier = _monitored(c10d.monitored_barrier)
+
+
 def autoload() -> None:
-    """Imports gloo_bypass if GLOO_DEVICE_TRANSPORT names one of its transports; if that fails, one warning says why."""
+    """Makes the backend known, and imports gloo_bypass if GLOO_DEVICE_TRANSPORT names one of its transports; if that
+    fails, one warning says why."""
+    try:
+        register()
+    except Exception as error:
+        _warn(f"the backend {NAME!r} will not work: {error}")
     if not asks_for_ours():
         return
     try:

@@ -3,6 +3,8 @@
     import gloo_bypass                      # before init_process_group
     dist.init_process_group("gloo")         # with GLOO_DEVICE_TRANSPORT=DPDK, UDP or RDMA
 
+    dist.init_process_group("bypass")       # our own collectives, over any of them
+
     gloo_bypass.available()                 # which transports work here, and why the others do not
     gloo_bypass.stats()                     # counters of what this process has sent and received
     gloo_bypass.require_transport()         # an exception unless bytes went over GLOO_DEVICE_TRANSPORT's
@@ -11,9 +13,13 @@ Every setting is a GLOO_BYPASS_* variable; docs/configuration.md lists them. `py
 available() returns; its --listen and --probe say whether UDP goes between two hosts.
 """
 
+from gloo_bypass_autoload import register as _register
+
 from ._availability import Availability, available
 from ._library import BUILT_FOR_TORCH, VERSION as __version__, library
 from ._stats import ChannelStats, Counters, PortStats, TransportStats, require_transport, stats
+
+_register()
 
 __all__ = [
     "Availability",

@@ -1,0 +1,218 @@
+"""torch.distributed's ProcessGroup over our collectives: the backend "bypass".
+
+A subclass in Python, since PyTorch's C++ classes change with each release. What its methods do is little: they see that
+tensors are what the operation needs (_reductions.py, _movement.py), and hand addresses to _door, which waits with the
+GIL released. A synchronous call runs on the caller's thread, an asynchronous one on the group's own.
+
+"cpu:bypass,cuda:nccl": PyTorch takes the first process group that a creator returns for the whole, so this one makes
+the other devices' backends itself (_other_backends.py), registers them with its C++ base, and hands them their tensors.
+"""
+
+import atexit
+import ctypes
+import datetime
+import os
+import weakref
+from typing import Any, Callable, List, Optional
+
+import torch
+import torch.distributed as dist
+from gloo_bypass_autoload import Request
+
+from . import _door, _library, _other_backends, _work
+from ._movement import Movement
+from ._work import milliseconds
+
+_LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
+
+_door.errors(
+    (
+        dist.DistBackendError,  # ranks called different operations
+        dist.DistNetworkError,  # time passed
+        dist.DistBackendError,  # a rank ended
+        dist.DistBackendError,  # abort
+        dist.DistBackendError,
+    )
+)
+
+
+def _table() -> int:
+    function = getattr(_library.handle, "gloo_bypass_collectives_v1", None)
+    if function is None:
+        raise ImportError(f"gloo_bypass: {_library.library} has no collectives: install the package again")
+    function.restype = ctypes.c_void_p
+    return int(function() or 0)
+
+
+def _store_asked(store: Any) -> Callable[[str, str, bytes, int], bytes]:
+    """As _door asks: set, get and has."""
+
+    def ask(what: str, key: str, value: bytes, timeout_ms: int) -> bytes:
+        if what == "set":
+            store.set(key, value)
+            return b""
+        if what == "has":
+            return b"1" if store.check([key]) else b"0"
+        store.wait([key], datetime.timedelta(milliseconds=timeout_ms))
+        return bytes(store.get(key))
+
+    return ask
+
+
+class ProcessGroup(Movement):
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: datetime.timedelta, request: Optional[Request] = None
+    ) -> None:
+        super().__init__(rank, size)
+        # torchrun's store outlives a group, and a program may make its group again under the same name: what ranks of
+        # the earlier one have published is not to be read.
+        number = store.add(f"gloo_bypass/made/{rank}", 1)
+        self._group_store = store
+        self._rank, self._size, self._own_store = rank, size, dist.PrefixStore(f"gloo_bypass/{number}/", store)
+        self._timeout = timeout
+        self._timeout_ms = 0  # of a call without its own: the group's
+        self._sequence = self._splits = self._barriers = 0
+        self._name, self._description = "", "undefined"
+        self._says = request.says if request is not None else "bypass"
+        _work.ensure_serving()
+        self._door = _door.create(
+            _table(),
+            rank,
+            size,
+            milliseconds(timeout),
+            os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper(),
+            os.environ.get("GLOO_SOCKET_IFNAME", ""),
+            _store_asked(self._own_store),
+        )
+        self._run, self._all_reduce = self._door.run, self._door.all_reduce
+        self._others = {}
+        if request is not None:
+            self._others = _other_backends.make(request, store, rank, size, timeout)
+            for device, (kind, backend) in self._others.items():
+                self._register_backend(torch.device(device), kind, backend)
+            if request.device_id is not None:
+                self.bound_device_id = request.device_id
+        _LIVE.add(self)
+
+    # --- what it is ---
+
+    def getBackendName(self) -> str:
+        return self._says
+
+    name = getBackendName
+
+    # PyTorch's own names come from a backend in C++, which this group may not have.
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+        for _, backend in self._others.values():
+            if hasattr(backend, "options") and hasattr(backend.options, "group_name"):
+                backend.options.group_name = name
+
+    def getGroupDesc(self) -> str:
+        return self._description
+
+    def setGroupDesc(self, description: str) -> None:
+        self._description = description
+
+    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
+    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+
+    def __repr__(self) -> str:
+        return f"<gloo_bypass.ProcessGroup, rank {self._rank}: {self._door.describe()}>"
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    getRank, getSize = rank, size
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        return [torch.device("cpu"), *map(torch.device, self._others)]
+
+    def _get_backend(self, device: Any) -> Any:
+        kind = torch.device(device).type
+        return self._others[kind][1] if kind in self._others else self
+
+    supports_splitting = supports_coalescing = supports_time_estimate = False
+    supports_shrinking = supports_tensor_alloc = False
+
+    def get_group_store(self) -> Any:
+        return self._group_store
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        self._timeout, self._timeout_ms = timeout, milliseconds(timeout)
+        for _, backend in self._others.values():
+            if hasattr(backend, "set_timeout"):
+                backend.set_timeout(timeout)
+
+    _set_default_timeout = setTimeout = set_timeout
+
+    def _set_sequence_number_for_group(self) -> None:
+        pass
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    def _has_hooks(self) -> bool:
+        return False
+
+    def _wait_for_pending_works(self) -> None:
+        pass
+
+    # --- its end ---
+
+    def abort(self) -> None:
+        self._door.abort()
+        for _, backend in self._others.values():
+            backend.abort()
+
+    def shutdown(self) -> None:
+        _LIVE.discard(self)
+        self._door.close()
+        for _, backend in self._others.values():
+            backend.shutdown()
+
+    # --- further groups ---
+
+    def split_group(
+        self,
+        ranks: List[int],
+        timeout: Optional[datetime.timedelta] = None,
+        opts: Any = None,
+        group_name: Optional[str] = None,
+        group_desc: Optional[str] = None,
+        device_types: Any = None,
+    ) -> "Optional[ProcessGroup]":
+        """A group of these ranks; None elsewhere. All ranks of this group call it."""
+        self._splits += 1
+        if self._rank not in ranks:
+            return None
+        name = group_name or f"{self.group_name}:split:{self._splits}"
+        store = dist.PrefixStore(f"split-{self._splits}-{'-'.join(map(str, ranks))}/", self._own_store)
+        group = ProcessGroup(store, ranks.index(self._rank), len(ranks), timeout or self._timeout)
+        group._set_group_name(name)
+        group._set_group_desc(group_desc or f"{self.group_desc}:split")
+        return group
+
+    splitGroup = split_group
+
+
+def _leave_all() -> None:
+    """Groups that the program has not destroyed, before Python ends under their threads."""
+    for group in list(_LIVE):
+        group._door.close()
+    _door.close()
+
+
+atexit.register(_leave_all)
+
+
+def create(options: Any, request: Optional[Request]) -> ProcessGroup:
+    """What PyTorch calls, through gloo_bypass_autoload."""
+    return ProcessGroup(options.store, options.group_rank, options.group_size, options.timeout, request)

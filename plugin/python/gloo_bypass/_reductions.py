@@ -1,0 +1,133 @@
+"""All-reduce, reduce and reduce-scatter."""
+
+from typing import Any, List
+
+import torch
+
+from . import _tensors as of
+from ._calls import UNSET, Calls, Tensors, c10d, check_numel, listed, only, options_of
+from ._tensors import Staging, reduction_of
+from ._work import DONE, Work, for_pytorch, milliseconds
+
+_STRIDED = torch.strided
+_OPTIONS = c10d.AllreduceOptions
+
+
+class Reductions(Calls):
+    _all_reduce: Any
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
+        # The short way, for one plain tensor of a synchronous call: each attribute costs.
+        if len(tensors) == 1 and opts.__class__ is _OPTIONS and not opts.asyncOp:
+            tensor = tensors[0]
+            element = of.TYPES.get(tensor.dtype)
+            if (
+                element is not None
+                and tensor.is_cpu
+                and tensor.layout is _STRIDED
+                and type(tensor) in of.PLAIN
+                and tensor.is_contiguous()
+            ):
+                limit = opts.timeout
+                limit = self._timeout_ms if limit == UNSET else milliseconds(limit)
+                self._sequence += 1
+                self._all_reduce(tensor.data_ptr(), tensor.numel(), element, reduction_of(opts.reduceOp), limit)
+                return DONE
+        opts = options_of(_OPTIONS, opts, reduceOp=opts, timeout=timeout)
+        tensor = only("allreduce", listed(tensors))
+        if (other := self._other(tensor)) is not None:
+            return other.allreduce([tensor], opts)
+        reduction = reduction_of(opts.reduceOp)
+        if tensor.is_sparse:
+            return self._all_reduce_sparse(tensor, reduction, opts)
+        staging = Staging(of.ALL_REDUCE, [tensor], reduction)
+        block = staging.block(staging.both(tensor))
+        return self._do(of.ALL_REDUCE, staging, opts, block, block, [tensor], reduction)
+
+    def _all_reduce_sparse(self, tensor: torch.Tensor, reduction: int, opts: Any) -> Any:
+        """At once, on this thread: it takes several operations, and the later ones depend on the first."""
+        if reduction != of.SUM or tensor.layout != torch.sparse_coo:
+            raise ValueError("gloo_bypass: of sparse tensors, only COO ones, and only all_reduce with SUM")
+        own = tensor.detach().coalesce()
+        gather = c10d.AllgatherOptions()
+        gather.timeout, gather.asyncOp = opts.timeout, False
+        found = [torch.empty(1, dtype=torch.int64) for _ in range(self._size)]
+        self.allgather([found], [torch.tensor([own._nnz()])], gather).wait()
+        numbers = [int(number) for number in found]
+        pairs: List[Tensors] = []
+        for part, along in ((own.indices().t().contiguous(), 1), (own.values(), 0)):
+            parts = [torch.empty((number, *part.shape[1:]), dtype=part.dtype) for number in numbers]
+            self._gather_uneven(parts, part, gather)
+            pairs.append([each.t() for each in parts] if along == 1 else parts)
+        tensor.copy_(of.sum_sparse(pairs[0], pairs[1], tensor.shape))
+        return for_pytorch(Work((), [tensor]))  # not DONE: DDP takes the tensor from the work's future
+
+    def _gather_uneven(self, outputs: Tensors, tensor: torch.Tensor, opts: Any) -> None:
+        staging = Staging(of.ALL_GATHER, [tensor, *outputs])
+        source = staging.block(staging.input(tensor))
+        blocks = sum((staging.block(staging.output(output)) for output in outputs), ())
+        self._do(of.ALL_GATHER, staging, opts, source, blocks, outputs, uneven=True)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
+        opts = options_of(c10d.AllreduceCoalescedOptions, opts)
+        if (other := self._other(tensors[0])) is not None:
+            return other.allreduce_coalesced(tensors, opts)
+        reduction = reduction_of(opts.reduceOp)
+        staging = Staging(of.ALL_REDUCE, tensors, reduction)
+        flat = torch.cat([staging.input(tensor).detach().reshape(-1) for tensor in tensors])
+        pieces = flat.split([tensor.numel() for tensor in tensors])
+        staging.copies = [(tensor, piece.view(tensor.shape)) for tensor, piece in zip(tensors, pieces)]
+        block = staging.block(flat)
+        return self._do(of.ALL_REDUCE, staging, opts, block, block, tensors, reduction)
+
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Any:
+        opts = options_of(c10d.ReduceOptions, opts, rootRank=opts, reduceOp=op, timeout=timeout)
+        tensor = only("reduce", listed(tensors))
+        if (other := self._other(tensor)) is not None:
+            return other.reduce([tensor], opts)
+        reduction = reduction_of(opts.reduceOp)
+        staging = Staging(of.REDUCE, [tensor], reduction)
+        root = opts.rootRank
+        is_root = root == self._rank
+        block = staging.block(staging.both(tensor) if is_root else staging.input(tensor))
+        return self._do(of.REDUCE, staging, opts, block, block if is_root else (), [tensor], reduction, root)
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        opts = options_of(c10d.ReduceScatterOptions, opts, reduceOp=opts, timeout=timeout)
+        output, parts = only("reduce_scatter", outputs), only("reduce_scatter", inputs)
+        if (other := self._other(output)) is not None:
+            return other.reduce_scatter(outputs, inputs, opts)
+        self._check_number("the input of reduce_scatter", parts)
+        check_numel("the output of reduce_scatter", output, parts[self._rank].numel())
+        reduction = reduction_of(opts.reduceOp)
+        staging = Staging(of.REDUCE_SCATTER, [output, *parts], reduction)
+        blocks = sum((staging.block(staging.input(part)) for part in parts), ())
+        target = staging.block(staging.output(output))
+        return self._do(of.REDUCE_SCATTER, staging, opts, blocks, target, [output], reduction)
+
+    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
+        opts = options_of(c10d.ReduceScatterOptions, opts)
+        if (other := self._other(output)) is not None:
+            return other._reduce_scatter_base(output, tensor, opts)
+        return for_pytorch(self._start_reduce_scatter(output, tensor, opts))
+
+    def _start_reduce_scatter(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any) -> Work:
+        check_numel("the input of reduce_scatter", tensor, output.numel() * self._size)
+        reduction = reduction_of(opts.reduceOp)
+        staging = Staging(of.REDUCE_SCATTER, [output, tensor], reduction)
+        parts = staging.parts(staging.input(tensor), [output.numel()] * self._size)
+        target = staging.block(staging.output(output))
+        return self._start(of.REDUCE_SCATTER, staging, opts, parts, target, [output], reduction)
+
+    def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
+        return self.reduce_scatter_single(output, tensor, opts)
+
+    def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+        opts = options_of(c10d.ReduceScatterOptions, opts)
+        if (other := self._other(outputs[0])) is not None:
+            return other.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+        return self._join([self._start_reduce_scatter(*pair, opts) for pair in zip(outputs, inputs)], outputs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced

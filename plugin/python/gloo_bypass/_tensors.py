@@ -1,0 +1,134 @@
+"""Tensors as the collectives take them: memory of elements of a known type, dense and in order, on this host.
+
+A tensor that is not so goes through a copy that is: strided views, tensors on other devices. What an operation writes
+to a copy goes back when it has ended (`Staging.copy_back`).
+"""
+
+from typing import Any, Dict, List, Optional, Sequence, Tuple
+
+import torch
+
+# Values of collectives/c_api.h.
+ALL_REDUCE, REDUCE, REDUCE_SCATTER, ALL_GATHER, GATHER, BROADCAST, SCATTER, ALL_TO_ALL, BARRIER = range(9)
+REDUCING = (ALL_REDUCE, REDUCE, REDUCE_SCATTER)
+_UINT8 = 1
+TYPES: Dict[torch.dtype, int] = {
+    torch.bool: 0,
+    torch.uint8: _UINT8,
+    torch.int8: 2,
+    torch.int16: 3,
+    torch.int32: 4,
+    torch.int64: 5,
+    torch.float16: 6,
+    torch.bfloat16: 7,
+    torch.float32: 8,
+    torch.float64: 9,
+}
+#: Those that need no look at what a subclass does with its memory.
+PLAIN = {torch.Tensor, torch.nn.Parameter}
+SUM, AVERAGE = 0, 1
+#: By the value of PyTorch's RedOpType, which is also a ReduceOp's hash; PREMUL_SUM is missing.
+REDUCTIONS: Dict[int, int] = {
+    int(getattr(torch.distributed.ReduceOp, name)): ours
+    for ours, name in enumerate(("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"))
+}
+
+
+def reduction_of(operation: Any) -> int:
+    """Of a ReduceOp or a RedOpType."""
+    try:
+        return REDUCTIONS[hash(operation)]
+    except KeyError:
+        named = getattr(operation, "op", operation)
+        raise ValueError(f"gloo_bypass: {named} is not supported: scale the tensor, then use SUM") from None
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor that holds the memory, of a functional collective's result too."""
+    if type(tensor) not in PLAIN and hasattr(tensor, "trigger_wait"):
+        tensor = tensor.trigger_wait()
+    if tensor.is_sparse or tensor.layout != torch.strided:
+        raise ValueError(
+            f"gloo_bypass: {tensor.layout}: of sparse tensors, only COO ones, and only all_reduce with SUM"
+        )
+    return tensor
+
+
+def is_direct(tensor: torch.Tensor) -> bool:
+    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
+class Staging:
+    """One operation's tensors: their element type, their blocks, and copies to take back."""
+
+    __slots__ = ("element", "scale", "width", "kept", "copies")
+
+    def __init__(self, kind: int, tensors: Sequence[torch.Tensor], reduction: int = SUM) -> None:
+        if not tensors:
+            raise ValueError("gloo_bypass: no tensor was given")
+        dtype = tensors[0].dtype
+        for tensor in tensors:
+            if tensor.dtype != dtype:
+                raise ValueError(f"gloo_bypass: tensors of different types, {dtype} and {tensor.dtype}")
+        self.scale = 1  # elements of the operation for each of the tensor
+        element: Optional[int] = TYPES.get(dtype)
+        if element is None and dtype in (torch.complex64, torch.complex128):
+            if reduction not in (SUM, AVERAGE) and kind in REDUCING:
+                raise ValueError(f"gloo_bypass: {dtype} can be summed and averaged only")
+            element, self.scale = TYPES[torch.float32 if dtype == torch.complex64 else torch.float64], 2
+        self.width = tensors[0].element_size()
+        if element is None:
+            if kind in REDUCING:
+                raise ValueError(f"gloo_bypass: {dtype} cannot be reduced")
+            element, self.scale = _UINT8, self.width  # as bytes
+        self.element: int = element
+        self.kept: List[torch.Tensor] = []
+        self.copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
+
+    def block(self, tensor: torch.Tensor) -> Tuple[int, int]:
+        """(address, elements); the tensor lives as long as this object."""
+        self.kept.append(tensor)
+        return tensor.data_ptr(), tensor.numel() * self.scale
+
+    def input(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = local(tensor)
+        return tensor if is_direct(tensor) else tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+
+    def output(self, tensor: torch.Tensor) -> torch.Tensor:
+        tensor = local(tensor)
+        if is_direct(tensor):
+            return tensor
+        copy = torch.empty(tensor.shape, dtype=tensor.dtype)
+        self.copies.append((tensor, copy))
+        return copy
+
+    def both(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Read and written in place."""
+        tensor = local(tensor)
+        if is_direct(tensor):
+            return tensor
+        copy = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        self.copies.append((tensor, copy))
+        return copy
+
+    def parts(self, tensor: torch.Tensor, counts: Sequence[int]) -> Tuple[int, ...]:
+        """Blocks one after the other in a dense tensor; counts of its elements."""
+        address, blocks = self.block(tensor)[0], []
+        for count in counts:
+            blocks += [address, count * self.scale]
+            address += count * self.width
+        return tuple(blocks)
+
+    def copy_back(self) -> None:
+        with torch.no_grad():
+            for tensor, copy in self.copies:
+                tensor.copy_(copy)
+        self.copies = []
+
+
+def sum_sparse(indices: Sequence[torch.Tensor], values: Sequence[torch.Tensor], size: torch.Size) -> torch.Tensor:
+    # Checked: peers sent the indices.
+    whole = torch.sparse_coo_tensor(
+        torch.cat(list(indices), 1), torch.cat(list(values), 0), size, check_invariants=True
+    )
+    return whole.coalesce()

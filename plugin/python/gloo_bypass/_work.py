@@ -1,0 +1,174 @@
+"""What an asynchronous call returns, and the threads that complete futures."""
+
+import datetime
+import os
+import threading
+from typing import Any, Callable, List, Optional, Sequence
+
+import torch
+import torch.distributed
+
+from . import _door
+
+_NO_LIMIT = datetime.timedelta(0)
+
+
+def milliseconds(limit: Optional[datetime.timedelta]) -> int:
+    """0: no limit of its own, as the door has it. PyTorch says so with nothing, zero, or -1 ms."""
+    if limit is None:
+        return 0
+    return max(0, round(limit.total_seconds() * 1000)) or int(limit > _NO_LIMIT)
+
+
+class Work(torch.distributed.Work):  # type: ignore[misc]
+    """Operations that were started together, and what remains to do when they have ended."""
+
+    def __init__(
+        self, operations: Sequence[Any], result: List[torch.Tensor], finish: Optional[Callable[[], None]] = None
+    ) -> None:
+        super().__init__()
+        self._operations = operations
+        self._result = result
+        self._finish = finish
+        self._lock = threading.Lock()
+        self._future: Optional[torch.futures.Future[List[torch.Tensor]]] = None
+
+    def _settle(self) -> None:
+        """Once all have ended: raises what failed, else copies results to where they belong."""
+        for operation in self._operations:
+            operation.wait(0)
+        if self._finish is not None:
+            with self._lock:
+                if self._finish is not None:
+                    self._finish()
+                    self._finish = None
+
+    def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
+        if timeout:
+            limit = milliseconds(timeout)
+            for operation in self._operations:
+                if limit and not operation.wait(limit):
+                    raise torch.distributed.DistNetworkError(f"gloo_bypass: wait() took longer than {limit} ms")
+        self._settle()
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return all(operation.done() for operation in self._operations)
+
+    def exception(self) -> Optional[BaseException]:
+        failures = [operation.failure() for operation in self._operations]
+        return next((failure for failure in failures if failure is not None), None)
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def result(self) -> List[torch.Tensor]:
+        self.wait()
+        return self._result
+
+    def source_rank(self) -> int:
+        return int(self._operations[0].peer())
+
+    _source_rank = source_rank
+
+    def _settled_result(self, unused: Any) -> List[torch.Tensor]:
+        self._settle()
+        return self._result
+
+    def _complete_when_done(self, future: "torch.futures.Future[None]") -> None:
+        def complete() -> None:
+            future.set_result(None)
+
+        when_all_are_done(self._operations, complete)
+
+    def get_future(self) -> "torch.futures.Future[List[torch.Tensor]]":
+        with self._lock:
+            if self._future is None:
+                ended: torch.futures.Future[None] = torch.futures.Future()
+                # then(), not set_exception(): only an exception in a callback is one for C++, as DDP's reducer is.
+                self._future = ended.then(self._settled_result)
+                self._complete_when_done(ended)
+            return self._future
+
+
+def when_all_are_done(operations: Sequence[Any], act: Callable[[], None]) -> None:
+    waiting = len(operations)
+    if waiting == 0:
+        act()
+        return
+    lock = threading.Lock()
+
+    def one(unused: Any) -> None:
+        nonlocal waiting
+        with lock:
+            waiting -= 1
+            last = waiting == 0
+        if last:
+            act()
+
+    for operation in operations:
+        operation.on_done(one)
+
+
+class _Done(Work):
+    """Of a call that has ended before it returned."""
+
+    def __init__(self) -> None:
+        super().__init__((), [])
+
+    def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
+        return True
+
+
+#: Lives as long as the process, so that C++ may keep it.
+DONE: Work = _Done()
+
+
+def joined(works: Sequence[Work], result: List[torch.Tensor]) -> Work:
+    """One that has ended when all have."""
+
+    def finish() -> None:
+        for work in works:
+            work._settle()
+
+    return Work([operation for work in works for operation in work._operations], result, finish)
+
+
+#: Before 2.9, C++ keeps no reference to the Python part of a work, but it does to a future. What it loses: the
+#: exception's class, and a time limit for wait().
+_KEEPS_WORKS = tuple(int(word) for word in torch.__version__.split(".")[:2]) >= (2, 9)
+
+
+def for_pytorch(work: Any) -> Any:
+    """The work as PyTorch may hold it."""
+    if _KEEPS_WORKS or work is DONE:
+        return work
+    return torch._C._distributed_c10d._create_work_from_future(work.get_future())
+
+
+def serve() -> None:
+    """One more thread that completes futures and asks stores."""
+    threading.Thread(target=_door.serve, args=(serve,), name="gloo_bypass", daemon=True).start()
+
+
+def _serve_after_fork() -> None:
+    _door.after_fork()
+    # The next group of the child needs a thread of the child's.
+    global _serving
+    _serving = False
+
+
+_serving = False
+
+
+def ensure_serving() -> None:
+    global _serving
+    if not _serving:
+        _serving = True
+        serve()
+
+
+os.register_at_fork(after_in_child=_serve_after_fork)

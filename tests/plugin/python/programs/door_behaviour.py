@@ -1,0 +1,359 @@
+"""What our process group does that is not a comparison with Gloo: one case a run, named by the first argument."""
+
+import datetime
+import gc
+import os
+import sys
+import threading
+import time
+import warnings
+import weakref
+
+import torch
+import torch.distributed as dist
+
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+def seconds(number):
+    return datetime.timedelta(seconds=number)
+
+
+def start(backend="bypass", timeout=60, **more):
+    dist.init_process_group(backend, timeout=seconds(timeout), **more)
+    return dist.get_rank(), dist.get_world_size()
+
+
+def raised(kind, call):
+    """The exception's text."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind} was raised")
+
+
+def wait_for_file(name):
+    """From another rank; the test bounds the wait."""
+    while not os.path.exists(name):
+        time.sleep(0.01)
+
+
+def touch(name):
+    with open(name, "w"):
+        pass
+
+
+@case
+def beyond_gloo():
+    rank, size = start()
+    average = torch.full((5,), float(rank))
+    dist.all_reduce(average, dist.ReduceOp.AVG)
+    assert average.tolist() == [(size - 1) / 2] * 5
+    flags = torch.tensor([rank == 0, True, False])
+    dist.all_reduce(flags, dist.ReduceOp.MAX)
+    assert flags.tolist() == [True, True, False]
+    stacked = torch.zeros(size, 3)
+    dist.all_gather_into_tensor(stacked, torch.full((3,), float(rank)))
+    assert stacked.tolist() == [[float(peer)] * 3 for peer in range(size)]
+    outputs = [torch.zeros(peer + 1) for peer in range(size)]
+    dist.all_gather(outputs, torch.full((rank + 1,), float(rank)))
+    assert [output.tolist() for output in outputs] == [[float(peer)] * (peer + 1) for peer in range(size)]
+    outputs = [torch.zeros(2) for _ in range(size)]
+    dist.all_to_all(outputs, [torch.full((2,), 10.0 * rank + peer) for peer in range(size)])
+    assert [output[0].item() for output in outputs] == [10.0 * peer + rank for peer in range(size)]
+    kept = torch.full((4,), float(rank))
+    dist.reduce(kept, size - 1)
+    assert kept[0] == (size * (size - 1) / 2 if rank == size - 1 else rank)
+    group = dist.group.WORLD
+    lists = [[torch.zeros(2), torch.zeros(3)] for _ in range(size)]
+    group.allgather_coalesced(lists, [torch.full((2,), float(rank)), torch.full((3,), -float(rank))]).wait()
+    assert [(a[0].item(), b[0].item()) for a, b in lists] == [(float(peer), -float(peer)) for peer in range(size)]
+    sums = [torch.zeros(2), torch.zeros(3)]
+    group.reduce_scatter_tensor_coalesced(sums, [torch.ones(2 * size), torch.ones(3 * size)]).wait()
+    assert sums[0][0] == sums[1][0] == size
+    eights = torch.full((4,), rank).to(torch.float8_e4m3fn)
+    group.broadcast([eights]).wait()
+    assert eights.float().tolist() == [0.0] * 4
+    for call in (
+        lambda: group.allreduce(torch.ones(1)),
+        lambda: group.allreduce([torch.ones(1)], dist.ReduceOp.SUM),
+        lambda: group.broadcast(torch.ones(1), 0),
+        lambda: group.barrier(),
+    ):
+        assert call().wait()
+
+
+@case
+def wrong_arguments():
+    rank, size = start()
+    one = torch.ones(4)
+    group = dist.group.WORLD
+    assert "elements" in raised(ValueError, lambda: dist.all_gather_into_tensor(torch.zeros(4 * size + 1), one))
+    assert "tensors for" in raised(ValueError, lambda: dist.all_gather([one] * (size + 1), one))
+    assert "elements" in raised(ValueError, lambda: dist.reduce_scatter_tensor(one, torch.ones(4 * size + 1)))
+    assert "different types" in raised(ValueError, lambda: group.allreduce_coalesced([one, one.double()]))
+    assert "rows" in raised(
+        ValueError, lambda: dist.all_to_all_single(torch.zeros(4 * size), torch.ones(4 * size), [1] * size, [4] * size)
+    )
+    assert "PREMUL" in raised(ValueError, lambda: dist.all_reduce(one, torch.distributed._make_nccl_premul_sum(2.0)))
+    assert "cannot be reduced" in raised(ValueError, lambda: group.allreduce([one.to(torch.float8_e4m3fn)]))
+    assert "COO" in raised(ValueError, lambda: dist.all_reduce(torch.eye(3).to_sparse_csr()))
+    assert "peer" in raised(ValueError, lambda: group.send([one], size, 0))
+    raised(RuntimeError, lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG))
+    raised(RuntimeError, lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND))
+    dist.all_reduce(one)  # nothing of that has reached the others
+    assert one[0] == size
+
+
+@case
+def names():
+    rank, size = start()
+    group = dist.group.WORLD
+    assert (dist.get_backend(), group.name(), group.rank(), group.size()) == ("bypass", "bypass", rank, size)
+    assert group.group_name and group.group_desc == "default_pg" and group._device_types[0] == torch.device("cpu")
+    pairs = [dist.new_group([0, 1], group_desc="pair"), dist.new_group([size - 1])]
+    if rank < 2:
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=pairs[0])
+        assert tensor == 2 and pairs[0].group_desc == "pair" and type(pairs[0]) is type(group)
+    halves = group.split_group(
+        [rank // 2 * 2, min(rank // 2 * 2 + 1, size - 1)] if size % 2 == 0 else list(range(size))
+    )
+    tensor = torch.ones(1)
+    halves.allreduce([tensor]).wait()
+    assert tensor == (2 if size % 2 == 0 else size)
+    dist.destroy_process_group(pairs[0]) if rank < 2 else None
+    dist.all_reduce(tensor)
+    dist.destroy_process_group()
+    start("cpu:bypass")
+    dist.all_reduce(tensor)
+    dist.destroy_process_group()
+
+
+@case
+def gloo_is_ours():
+    rank, size = start("gloo")
+    group = dist.group.WORLD
+    import gloo_bypass._process_group as ours
+
+    assert isinstance(group, ours.ProcessGroup) and dist.get_backend() == "gloo" and group.name() == "gloo"
+    dist.monitored_barrier()
+    further = dist.new_group()
+    assert isinstance(further, ours.ProcessGroup) and dist.get_backend(further) == "gloo"
+    mixed = dist.new_group(backend="cpu:gloo,meta:gloo")
+    assert isinstance(mixed, ours.ProcessGroup)
+    tensor = torch.ones(3)
+    for each in group, further, mixed:
+        dist.all_reduce(tensor, group=each)
+    assert tensor[0] == size**3
+
+
+@case
+def gloo_is_gloos():
+    start("gloo")
+    assert type(dist.group.WORLD) is dist.ProcessGroup and "gloo_bypass._process_group" not in sys.modules
+
+
+@case
+def other_devices():
+    """Gloo stands for NCCL: PyTorch makes it without a GPU."""
+    for backend in "cpu:bypass,cuda:gloo", "cuda:gloo,cpu:bypass":
+        rank, size = start(backend)
+        group = dist.group.WORLD
+        assert isinstance(group._get_backend(torch.device("cuda")), dist.ProcessGroupGloo)
+        assert {device.type for device in group._device_types} == {"cpu", "cuda"}
+        tensor = torch.ones(3)
+        dist.all_reduce(tensor)
+        assert tensor[0] == size
+        assert dist.get_backend(dist.new_group()) == dist.get_backend()
+        dist.barrier()
+        dist.destroy_process_group()
+        del group  # and with it rank 0's store, which the next groups would find full of these groups' keys
+        gc.collect()
+
+
+@case
+def time_passes():
+    rank, size = start()
+    short = dist.new_group(timeout=seconds(1))
+    began = time.monotonic()
+    if rank == 0:
+        work = dist.all_reduce(torch.ones(1), async_op=True)
+        text = raised(RuntimeError, lambda: work.wait(seconds(0.2)))
+        assert "200 ms" in text and time.monotonic() - began < 30, text
+        began = time.monotonic()
+        raised(dist.DistNetworkError, lambda: dist.all_reduce(torch.ones(1), group=short))
+        assert 0.5 < time.monotonic() - began < 30
+        raised(RuntimeError, lambda: dist.all_reduce(torch.ones(1), group=short))  # failed for good
+        touch("timed-out")
+        work.wait()
+    else:
+        wait_for_file("timed-out")
+        dist.all_reduce(torch.ones(1))
+    dist.barrier()
+
+
+@case
+def barrier_without_a_rank():
+    rank, size = start()
+    if rank == size - 1:
+        wait_for_file("seen")
+    elif rank == 0:
+        text = raised(RuntimeError, lambda: dist.monitored_barrier(timeout=seconds(1)))
+        assert f"rank {size - 1} failed" in text, text
+        touch("seen")
+    else:
+        raised(RuntimeError, lambda: dist.monitored_barrier(timeout=seconds(20)))
+    dist.barrier()
+
+
+@case
+def ranks_disagree():
+    rank, size = start()
+    tensor = torch.ones(8 if rank == 0 else 9)
+    text = raised(dist.DistBackendError, lambda: dist.all_reduce(tensor))
+    print("error=" + text)
+
+
+@case
+def asynchronous_failure():
+    rank, size = start()
+    work = dist.all_reduce(torch.ones(8 if rank == 0 else 9), async_op=True)
+    future = work.get_future()
+    raised(RuntimeError, future.wait)
+    raised(dist.DistBackendError, work.wait)
+    assert work.is_completed() and not work.is_success() and work.exception() is not None
+
+
+@case
+def a_rank_dies():
+    rank, size = start()
+    dist.all_reduce(torch.ones(1))
+    print("ready", flush=True)
+    if rank == size - 1:
+        wait_for_file("never")
+    text = raised(dist.DistBackendError, lambda: dist.all_reduce(torch.ones(1)))
+    print("error=" + text)
+
+
+@case
+def abort():
+    rank, size = start()
+    if rank == 0:
+        threading.Timer(0.3, dist.group.WORLD.abort).start()
+        print("error=" + raised(dist.DistBackendError, lambda: dist.all_reduce(torch.ones(1))))
+        touch("aborted")
+    wait_for_file("aborted")
+
+
+@case
+def forked():
+    rank, size = start()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            text = raised(RuntimeError, lambda: dist.all_reduce(torch.ones(1)))
+            status = 0 if "fork" in text else 2
+        finally:
+            os._exit(status)
+    assert os.waitpid(child, 0)[1] == 0
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor, async_op=True).get_future().wait()
+    assert tensor == size
+
+
+@case
+def tensors_live_until_the_end():
+    rank, size = start()
+    if rank == 0:
+        tensor = torch.ones(1000)
+        alive = weakref.ref(tensor.untyped_storage())
+        storage = weakref.ref(tensor)
+        dist.all_reduce(tensor, async_op=True)  # forgotten at once
+        del tensor
+        gc.collect()
+        assert storage() is not None or alive() is not None
+        touch("forgotten")
+        dist.barrier()
+        while storage() is not None:  # bounded by the test
+            gc.collect()
+            time.sleep(0.01)
+    else:
+        wait_for_file("forgotten")
+        dist.all_reduce(torch.ones(1000))
+        dist.barrier()
+
+
+@case
+def callbacks_may_wait():
+    rank, size = start()
+    tensor = torch.ones(3)
+
+    def again(future):
+        inner = future.value()[0].clone()
+        return (
+            dist.all_reduce(inner, async_op=True)
+            .get_future()
+            .then(lambda done: dist.all_reduce(done.value()[0], async_op=True).get_future().wait()[0])
+            .wait()
+        )
+
+    result = dist.all_reduce(tensor, async_op=True).get_future().then(again).wait()
+    assert result[0] == size**3, result
+
+
+@case
+def ends_without_destroying():
+    rank, size = start()
+    dist.all_reduce(torch.ones(1))
+    dist.barrier(async_op=True)
+    dist.all_reduce(torch.ones(1), async_op=True).get_future().then(lambda done: None)
+
+
+@case
+def ends_with_work_under_way():
+    rank, size = start()
+    dist.barrier()
+    if rank == 0:
+        dist.recv_anysource = None
+        dist.irecv(torch.zeros(1), 1)
+        dist.all_reduce(torch.ones(1), async_op=True).get_future()
+
+
+@case
+def many_groups():
+    rank, size = start()
+    for _ in range(10):
+        group = dist.new_group()
+        tensor = torch.ones(1)
+        dist.all_reduce(tensor, group=group)
+        assert tensor == size
+        dist.destroy_process_group(group)
+    threads = [
+        threading.Thread(target=lambda: dist.all_reduce(torch.ones(10), group=group))
+        for group in [dist.new_group() for _ in range(4)]
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def main():
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    CASES[sys.argv[1]]()
+    if not sys.argv[1].startswith("ends") and dist.is_initialized():
+        dist.destroy_process_group()
+    print("end=ok")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""torch.distributed's backend "bypass": every collective against Gloo's, what it does beyond, and how it fails. Ranks
+are processes on this machine."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from conftest import PACKAGE_PATH, PROGRAMS, environment_for, run
+from ranks import FROM_WHEEL, HANG_SECONDS, PYTHON, Ranks, clean_environment
+
+LEAST_TORCH = (2, 6)
+
+
+def ranks_of(program, size, *arguments, **environment):
+    if PACKAGE_PATH:
+        environment.setdefault("PYTHONPATH", PACKAGE_PATH)
+    load = "wheel" if FROM_WHEEL else "import"
+    return Ranks(PROGRAMS / program, size, transport=None, load=load, arguments=arguments, environment=environment)
+
+
+@pytest.fixture
+def new_enough(installed_torch):
+    if installed_torch < LEAST_TORCH:
+        pytest.skip(f"the backend needs PyTorch 2.6 or later, this is {'.'.join(map(str, installed_torch))}")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_Collectives_EveryKindAndType_AreAsGloos(new_enough, size):
+    with ranks_of("same_as_gloo.py", size) as ranks:
+        ranks.succeed()
+        assert all(int(ranks.value(rank, "checked")) > 100 for rank in range(size))
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_Messages_TagsAndAnySource_AreAsGloos(new_enough, size):
+    with ranks_of("same_as_gloo.py", size, "messages") as ranks:
+        ranks.wait()
+        if "is not available" in ranks.output(0):
+            pytest.skip("groups have no messages yet")
+        ranks.succeed()
+
+
+@pytest.mark.parametrize(
+    "case, size",
+    [
+        ("beyond_gloo", 3),
+        ("wrong_arguments", 2),
+        ("names", 3),
+        ("names", 4),
+        ("other_devices", 2),
+        ("time_passes", 2),
+        ("barrier_without_a_rank", 3),
+        ("asynchronous_failure", 2),
+        ("forked", 2),
+        ("tensors_live_until_the_end", 2),
+        ("callbacks_may_wait", 2),
+        ("ends_without_destroying", 3),
+        ("ends_with_work_under_way", 2),
+        ("many_groups", 2),
+    ],
+)
+def test_Group_OfThisCase_BehavesAsItSays(new_enough, case, size):
+    with ranks_of("door_behaviour.py", size, case) as ranks:
+        ranks.succeed()
+        assert [ranks.value(rank, "end") for rank in range(size)] == ["ok"] * size
+
+
+def test_Ranks_CallDifferently_ErrorNamesBothCalls(new_enough):
+    with ranks_of("door_behaviour.py", 2, "ranks_disagree") as ranks:
+        ranks.succeed()
+        for rank in range(2):
+            error = ranks.value(rank, "error")
+            assert "8 float32" in error and "9 float32" in error and "rank" in error, error
+
+
+def test_Rank_IsKilled_OthersFailAndNameIt(new_enough):
+    with ranks_of("door_behaviour.py", 3, "a_rank_dies") as ranks:
+        for rank in range(3):
+            ranks.wait_for_line(rank, "ready")
+        ranks.signal(2, 9)
+        assert ranks.wait([0, 1]) == [0, 0], ranks.output(0) + ranks.output(1)
+        for rank in range(2):
+            assert "rank 2" in ranks.value(rank, "error")
+
+
+def test_Abort_InAnotherThread_EndsTheWait(new_enough):
+    with ranks_of("door_behaviour.py", 2, "abort") as ranks:
+        ranks.succeed()
+        assert "abort" in ranks.value(0, "error")
+
+
+def test_Setting_CollectivesAreOwn_GlooGroupsAreOursAndRank0SaysSo(new_enough):
+    with ranks_of("door_behaviour.py", 2, "gloo_is_ours", GLOO_BYPASS_COLLECTIVES="own") as ranks:
+        ranks.succeed()
+        line = "gloo-bypass: GLOO_BYPASS_COLLECTIVES=own: this program's Gloo groups use our collectives"
+        assert [ranks.output(rank).count(line) for rank in range(2)] == [1, 0]
+
+
+@pytest.mark.parametrize("value", [None, "gloo"])
+def test_Setting_CollectivesAreGloos_GroupsAreGloos(new_enough, value):
+    environment = {} if value is None else {"GLOO_BYPASS_COLLECTIVES": value}
+    with ranks_of("door_behaviour.py", 2, "gloo_is_gloos", **environment) as ranks:
+        ranks.succeed()
+
+
+def test_Debug_IsDetail_CollectivesWork(new_enough):
+    with ranks_of("door_behaviour.py", 2, "beyond_gloo", TORCH_DISTRIBUTED_DEBUG="DETAIL") as ranks:
+        ranks.succeed()
+
+
+def test_ImportTorch_AnyProgram_KnowsTheBackendAndLoadsNothing(new_enough, tmp_path):
+    if not FROM_WHEEL:
+        pytest.skip("needs the wheel's entry point")
+    program = (
+        "import sys, torch, torch.distributed as d; "
+        "print(d.is_backend_available('bypass'), 'gloo_bypass' in sys.modules, "
+        "'libgloo_bypass' in open('/proc/self/maps').read())"
+    )
+    assert run(["-c", program], environment_for(tmp_path)).stdout.split() == ["True", "False", "False"]
+
+
+def test_Group_OldPyTorch_OneLineSaysNo(installed_torch, tmp_path):
+    if installed_torch >= LEAST_TORCH:
+        pytest.skip("this PyTorch is new enough")
+    program = (
+        "import gloo_bypass, torch.distributed as d\n"
+        "d.init_process_group('bypass', store=d.HashStore(), rank=0, world_size=1)\n"
+    )
+    result = run(["-c", program], environment_for(tmp_path), status=1)
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("RuntimeError: gloo_bypass: the backend 'bypass' needs PyTorch 2.6 or later, this is 1."), (
+        last
+    )
+
+
+def test_Extension_OnItsOwn_UsesTheLimitedApiAndLinksWithNothingOfOurs():
+    module = pathlib.Path(PACKAGE_PATH) / "gloo_bypass" / "_door.abi3.so"
+    dynamic = subprocess.run(["readelf", "-d", module], capture_output=True, text=True, timeout=60).stdout
+    needed = [line.split("[")[1].rstrip("]") for line in dynamic.splitlines() if "NEEDED" in line]
+    assert needed and not [name for name in needed if "gloo" in name or "python" in name or "torch" in name], needed
+
+
+def test_Extension_UnderEachPythonHere_IsImported(tmp_path):
+    """Without PyTorch."""
+    module = pathlib.Path(PACKAGE_PATH) / "gloo_bypass" / "_door.abi3.so"
+    program = (
+        f"import importlib.util as u; s = u.spec_from_file_location('_door', {str(module)!r}); "
+        "m = u.module_from_spec(s); s.loader.exec_module(m); print(sorted(n for n in dir(m) if n[0] != '_'))"
+    )
+    pythons = {PYTHON, sys.executable, *map(str, pathlib.Path("/usr/bin").glob("python3.?*[0-9]"))}
+    for python in sorted(pythons):
+        result = subprocess.run(
+            [python, "-c", program], capture_output=True, text=True, timeout=HANG_SECONDS, env=clean_environment()
+        )
+        assert "'Group', 'Operation'" in result.stdout, f"{python}: {result.stdout}{result.stderr}"
