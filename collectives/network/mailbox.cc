@@ -18,7 +18,7 @@ void Mailbox::send(const Message& message, Done done) {
   if (std::string fault = faultOf(message, false); !fault.empty()) {
     return done({ErrorScope::kOperation, ErrorCode::kInvalidArgument, "send: " + fault}, message.peer);
   }
-  underWay_.push_back({{}, message, std::move(done)});
+  underWay_.push_back({{}, message, std::move(done), false, {}});
   post(std::prev(underWay_.end()), *peers_[static_cast<std::size_t>(message.peer)], true);
 }
 
@@ -27,15 +27,15 @@ void Mailbox::receive(const Message& message, Done done) {
     return done({ErrorScope::kOperation, ErrorCode::kInvalidArgument, "receive: " + fault}, message.peer);
   }
   if (message.peer != Message::kAnyPeer) {
-    underWay_.push_back({{}, message, std::move(done)});
+    underWay_.push_back({{}, message, std::move(done), false, {}});
     return post(std::prev(underWay_.end()), *peers_[static_cast<std::size_t>(message.peer)], false);
   }
   if (Peer* sender = oldest(message.tag)) {
-    underWay_.push_back({{}, message, std::move(done)});
+    underWay_.push_back({{}, message, std::move(done), false, {}});
     return post(std::prev(underWay_.end()), *sender, false);
   }
   if (const Error* why = allEnded()) return done(*why, Message::kAnyPeer);
-  fromAny_.push_back({{}, message, std::move(done)});
+  fromAny_.push_back({{}, message, std::move(done), false, {}});
 }
 
 void Mailbox::post(Letters::iterator letter, Peer& peer, bool sends) {
@@ -43,11 +43,16 @@ void Mailbox::post(Letters::iterator letter, Peer& peer, bool sends) {
   letter->transfer.bytes = letter->message.bytes;
   Transfer& transfer = letter->transfer;
   const MessageKey key = programKey(letter->message.tag);
+  // The channel may complete it, or fail, before it returns.
+  letter->posting = true;
   // The peer gets a program's message however this process ends.
   const Status posted = sends ? peer.send(transfer, key, letter->message.data, transfer.bytes, /*confirmed=*/true)
                               : peer.receive(transfer, key, letter->message.data, transfer.bytes);
-  // On success it may have ended already.
-  if (!posted.ok()) end(underWay_, letter, posted, peer.rank());
+  letter->posting = false;
+  if (!posted.ok() && !letter->outcome) letter->outcome = posted;
+  if (!letter->outcome) return;
+  peer.cancel(transfer);
+  end(underWay_, letter, Status(*letter->outcome), peer.rank());
 }
 
 Peer* Mailbox::oldest(std::uint32_t tag) const {
@@ -96,6 +101,10 @@ void Mailbox::onTransferEnd(Transfer& transfer, std::size_t length) noexcept {
 }
 
 void Mailbox::end(Letters& of, Letters::iterator letter, const Status& status, int peer) {
+  if (letter->posting) {
+    if (!letter->outcome) letter->outcome = status;
+    return;
+  }
   const Done done = std::move(letter->done);
   of.erase(letter);
   done(status, peer);
@@ -112,10 +121,12 @@ void Mailbox::onEnded(Peer& peer) {
 }
 
 void Mailbox::fail(const Error& error) {
-  while (!underWay_.empty()) {
-    Letter& letter = underWay_.front();
-    letter.transfer.peer->cancel(letter.transfer);
-    end(underWay_, underWay_.begin(), error, letter.transfer.peer->rank());
+  for (auto letter = underWay_.begin(); letter != underWay_.end();) {
+    const auto next = std::next(letter);
+    Peer& peer = *letter->transfer.peer;
+    if (!letter->posting) peer.cancel(letter->transfer);
+    end(underWay_, letter, error, peer.rank());
+    letter = next;
   }
   while (!fromAny_.empty()) end(fromAny_, fromAny_.begin(), error, Message::kAnyPeer);
 }

@@ -11,6 +11,7 @@
 #include <functional>
 #include <list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -39,6 +40,8 @@ class Mailbox final : private TransferOwner {
     Transfer transfer;
     Message message;
     Done done;
+    bool posting = false;           // its channel has not returned from the post: it must not go
+    std::optional<Status> outcome;  // that it had meanwhile
   };
   using Letters = std::list<Letter>;
 
