@@ -44,6 +44,9 @@ TABLE = (
 BY_NAME = {one.name: one for one in TABLE}
 # What GLOO_DEVICE_TRANSPORT can be.
 DEVICES = tuple(dict.fromkeys(one.device for one in TABLE if one.device))
+# With gloo-bypass's own collectives, over each of its transports.
+OWN_SUFFIX = "/own"
+OWN = tuple(name + OWN_SUFFIX for name in DEVICES if name != "TCP")
 COMPARED = tuple(one.name for one in TABLE if one.name == one.device and one.by_default)
 # What all_reduce_perf and ddp_train know: the devices, and Gloo's own.
 BENCHMARKED = tuple(one.name for one in TABLE if one.name == one.device or not one.device)
@@ -51,3 +54,8 @@ BENCHMARKED = tuple(one.name for one in TABLE if one.name == one.device or not o
 
 def names(condition):
     return tuple(one.name for one in TABLE if condition(one))
+
+
+def device_of(name):
+    """What GLOO_DEVICE_TRANSPORT is to be, and whether our own collectives run."""
+    return name.removesuffix(OWN_SUFFIX), name.endswith(OWN_SUFFIX)

@@ -29,6 +29,7 @@ before each round, and stored: where memory is slow, large vectors gain less."""
 EPILOG = """\
   scripts/compare-programs                                              Debian's PyTorch, the plug-in in build/
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
+  scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --transports TCP,DPDK,DPDK/own
   scripts/compare-programs --table docs/runs/programs-*.json            what was stored, as Markdown
 
 Training needs transformers in that Python (pip install transformers) and is left out without it.
@@ -53,10 +54,11 @@ def parse(arguments):
     )
     parser.add_argument(
         "--transports",
-        type=names_of(transports.DEVICES),
+        type=names_of(transports.DEVICES + transports.OWN),
         default=DEFAULT_TRANSPORTS,
         metavar="A,B",
-        help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)})",
+        help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)}); DPDK/own and the like: with "
+        "gloo-bypass's own collectives (PyTorch 2.6 and later)",
     )
     add_number(parser, "--ranks", int, 2, 64, "on this machine", default=2)
     add_number(parser, "--threads", int, 1, 1024, "that a rank computes with (default cores / ranks, at least 1)")

@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
 
+from gloo_bypass_tools.common import transports
 from gloo_bypass_tools.compare_programs.measuring import Group, Samples
 
 TIMEOUT_S = 120
@@ -43,6 +44,7 @@ def write(path, record):
 
 def run(module, settings, path):
     transport = os.environ["GLOO_DEVICE_TRANSPORT"]
+    own = os.environ["GLOO_BYPASS_COLLECTIVES"] == "own"
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     if transport != "TCP":
         import gloo_bypass  # noqa: F401  PyTorch 2.5 and later have it by now, 1.13 has not
@@ -52,11 +54,13 @@ def run(module, settings, path):
     checksum = program.measure(group, settings, samples)
     dist.barrier()  # so that the end of a rank which fails now is not the failure of another one
     # Two ranks send and receive a vector each; more of them, more.
-    require_transport(transport, group.reduced_bytes if group.size > 1 else 0)
+    # Our own collectives move vectors through this host's memory, and count them as such.
+    carrier = "MEMORY" if own and transport == "DPDK" else transport
+    require_transport(carrier, group.reduced_bytes if group.size > 1 else 0)
     write(
         path,
         {
-            "transport": transport,
+            "transport": transport + (transports.OWN_SUFFIX if own else ""),
             "rank": group.rank,
             "reduced_bytes": group.reduced_bytes,
             "checksum": checksum,
