@@ -167,6 +167,14 @@ void start(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_d
   if (failure != 0) done(context, failure, error, -1);
 }
 
+void assist(gloo_bypass_group* group, int (*reached)(void*), void* data) {
+  char error[256] = "";
+  (void)guarded(error, sizeof(error), [&] {
+    group->group->assist([&] { return reached(data) != 0; });
+    return 0;
+  });
+}
+
 Message messageOf(const gloo_bypass_message& message) {
   return {
       .peer = message.peer, .tag = message.tag, .data = static_cast<std::byte*>(message.data), .bytes = message.bytes};
@@ -209,8 +217,17 @@ int describeGroup(gloo_bypass_group* group, char* buffer, size_t capacity) {
   });
 }
 
-constexpr gloo_bypass_collectives kTable = {
-    GLOO_BYPASS_COLLECTIVES_VERSION, create, destroy, run, start, send, receive, waitFor, abortGroup, describeGroup};
+constexpr gloo_bypass_collectives kTable = {GLOO_BYPASS_COLLECTIVES_VERSION,
+                                            create,
+                                            destroy,
+                                            run,
+                                            start,
+                                            assist,
+                                            send,
+                                            receive,
+                                            waitFor,
+                                            abortGroup,
+                                            describeGroup};
 
 }  // namespace
 

@@ -112,6 +112,9 @@ typedef struct {
   int (*run)(gloo_bypass_group* group, const gloo_bypass_call* call, char* error, size_t capacity);
   /* Copies *call and its arrays, not the memory that they point to. */
   void (*start)(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_done done, void* context);
+  /* For who waits for what start began: runs it on this thread if no other has begun it. Returns once reached(data) is
+   * not 0, or when only waiting is left. */
+  void (*assist)(gloo_bypass_group* group, int (*reached)(void* data), void* data);
   void (*send)(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_bypass_done done, void* context);
   void (*receive)(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_bypass_done done, void* context);
   /* Drives messages on this thread until reached(data) is not 0, for at most timeout_ms; 1: reached. `reached` must not

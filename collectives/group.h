@@ -52,6 +52,10 @@ class Group {
   // held; it must not block, and may start further operations.
   virtual void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) = 0;
 
+  // For who waits for an operation that start() began: runs it here, and what comes before it, if no thread has begun
+  // them yet. So a wait that follows at once costs no hand-over. Returns when `reached`, or when only waiting is left.
+  virtual void assist(const std::function<bool()>& reached) = 0;
+
   // Messages are independent of the collectives, and any number may be under way. `done` gets the peer that sent; it
   // runs on whichever thread drives progress, perhaps before these return, and must neither block nor call the group.
   virtual void send(const Message& message, std::function<void(Status, int peer)> done) = 0;

@@ -68,6 +68,28 @@ void OperationQueue::start(const Call& call, TimePoint deadline, std::function<v
   begun_.notifyOne();
 }
 
+void OperationQueue::assist(const std::function<bool()>& reached) {
+  while (!reached()) {
+    Task task;
+    {
+      MutexLock lock(mutex_);
+      if (busy_ || tasks_.empty()) return;
+      task = std::move(tasks_.front());
+      tasks_.pop_front();
+      busy_ = true;
+    }
+    execute(std::move(task));
+  }
+}
+
+void OperationQueue::execute(Task task) {
+  task.call.inputs = task.inputs;
+  task.call.outputs = task.outputs;
+  Status status = executor_->run(task.call, task.deadline);
+  endTurn();
+  task.done(std::move(status));
+}
+
 void OperationQueue::endTurn() {
   MutexLock lock(mutex_);
   busy_ = false;
@@ -85,11 +107,7 @@ void OperationQueue::serve() {
       tasks_.pop_front();
       busy_ = true;
     }
-    task.call.inputs = task.inputs;
-    task.call.outputs = task.outputs;
-    Status status = executor_->run(task.call, task.deadline);
-    endTurn();
-    task.done(std::move(status));
+    execute(std::move(task));
   }
 }
 
@@ -144,6 +162,10 @@ void OrderedGroup::start(const Call& call, std::chrono::milliseconds timeout, st
   } else {
     queue_->start(call, deadlineAfter(timeout), std::move(done));
   }
+}
+
+void OrderedGroup::assist(const std::function<bool()>& reached) {
+  if (!isInherited()) queue_->assist(reached);
 }
 
 void OrderedGroup::send(const Message& message, std::function<void(Status, int peer)> done) {

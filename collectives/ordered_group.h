@@ -25,6 +25,8 @@ class OperationQueue {
 
   Status run(const Call& call, TimePoint deadline);
   void start(const Call& call, TimePoint deadline, std::function<void(Status)> done);
+  // Runs what was started and has not begun, on this thread, until `reached` or nothing is left that it could run.
+  void assist(const std::function<bool()>& reached);
   void abort() noexcept { executor_->abort(); }
 
  private:
@@ -36,6 +38,7 @@ class OperationQueue {
     std::function<void(Status)> done;
   };
 
+  void execute(Task task);
   void endTurn();
   void serve();
 
@@ -64,6 +67,7 @@ class OrderedGroup final : public Group {
   int size() const override { return place_.size; }
   Status run(const Call& call, std::chrono::milliseconds timeout) override;
   void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) override;
+  void assist(const std::function<bool()>& reached) override;
   void send(const Message& message, std::function<void(Status, int peer)> done) override;
   void receive(const Message& message, std::function<void(Status, int peer)> done) override;
   bool wait(const std::function<bool()>& reached, TimePoint deadline) override;

@@ -145,9 +145,9 @@ PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t numbe
 
 // Begins what `begin` begins, with `finish` and the operation; the result is the operation.
 template <typename Begin>
-PyObject* startOperation(Group* group, PyObject* keep, Begin begin) {
+PyObject* startOperation(Group* group, PyObject* keep, bool isMessage, Begin begin) {
   dropFinished();
-  Operation* const operation = newOperation(group, keep);
+  Operation* const operation = newOperation(group, keep, isMessage);
   if (operation == nullptr) return nullptr;
   {
     const std::lock_guard lock(service().mutex);
@@ -165,7 +165,7 @@ PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
   if (!argumentsAre(number, kCallArguments + 1, kCallSignature) || !isUsable(of(self))) return nullptr;
   if (!takeCall(arguments, call, inputs, outputs)) return nullptr;
   Group* const group = of(self);
-  return startOperation(group, arguments[kCallArguments],
+  return startOperation(group, arguments[kCallArguments], /*isMessage=*/false,
                         [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
 }
 
@@ -183,7 +183,7 @@ PyObject* send(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
   gloo_bypass_message message;
   if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
   Group* const group = of(self);
-  return startOperation(group, arguments[4],
+  return startOperation(group, arguments[4], /*isMessage=*/true,
                         [&](Operation* operation) { group->table->send(group->group, &message, finish, operation); });
 }
 
@@ -191,7 +191,7 @@ PyObject* receive(PyObject* self, PyObject* const* arguments, Py_ssize_t number)
   gloo_bypass_message message;
   if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
   Group* const group = of(self);
-  return startOperation(group, arguments[4], [&](Operation* operation) {
+  return startOperation(group, arguments[4], /*isMessage=*/true, [&](Operation* operation) {
     group->table->receive(group->group, &message, finish, operation);
   });
 }
@@ -333,6 +333,21 @@ PyObject* createGroup(PyObject*, PyObject* arguments) {
   setException(failure == 0 ? GLOO_BYPASS_FAILED : failure, error);
   Py_DECREF(reinterpret_cast<PyObject*>(group));
   return nullptr;
+}
+
+Help::Help(Group* group) : group_(group->group == nullptr || group->closing ? nullptr : group) {
+  if (group_ != nullptr) ++group_->running;
+}
+
+Help::~Help() {
+  if (group_ != nullptr) --group_->running;
+}
+
+void Help::run(bool message, int (*reached)(void*), void* data, std::chrono::steady_clock::time_point until) const {
+  if (group_ == nullptr) return;
+  if (!message) return group_->table->assist(group_->group, reached, data);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+  if (left.count() > 0) group_->table->wait(group_->group, reached, data, left.count());
 }
 
 }  // namespace gloo_bypass::door

@@ -1,6 +1,8 @@
 // The ranks that call together: a gloo_bypass_group behind the table of c_api.h. The GIL is released while it waits.
 #pragma once
 
+#include <chrono>
+
 #include "plugin/python/door/service.h"
 
 namespace gloo_bypass::door {
@@ -13,5 +15,20 @@ PyObject* createGroup(PyObject* module, PyObject* arguments);
 void operationHasEnded(Group* group);
 // False in a forked child, where the group's threads are not.
 bool belongsToThisProcess(const Group* group);
+
+// Does on a waiting thread what the group has to do, rather than wait until another thread wakes up for it. Lives with
+// the GIL, as a call of the group; run() is called without it, until reached(data) is not 0 or the time has passed. It
+// may return earlier.
+class Help {
+ public:
+  explicit Help(Group* group);
+  ~Help();
+  Help(const Help&) = delete;
+  Help& operator=(const Help&) = delete;
+  void run(bool message, int (*reached)(void*), void* data, std::chrono::steady_clock::time_point until) const;
+
+ private:
+  Group* const group_;  // nullptr: it is closed
+};
 
 }  // namespace gloo_bypass::door

@@ -28,6 +28,13 @@ PyObject* exceptionOf(int failure, const char* error) {
   return exception;
 }
 
+bool isDone(Operation* operation) {
+  const std::lock_guard lock(service().mutex);
+  return operation->done;
+}
+
+int hasEnded(void* operation) { return isDone(static_cast<Operation*>(operation)) ? 1 : 0; }
+
 // wait(timeout_ms): True if it is done, False if the time passed; 0: no limit. Raises if the operation failed.
 PyObject* wait(PyObject* self, PyObject* argument) {
   Operation* const operation = of(self);
@@ -41,12 +48,14 @@ PyObject* wait(PyObject* self, PyObject* argument) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeoutMs);
   bool done = false, late = false;
   while (!done && !late) {
+    const auto look = std::chrono::steady_clock::now() + kLookForSignals;
+    const auto until = timeoutMs > 0 && end < look ? end : look;
+    const Help help(operation->group);
     PyThreadState* const state = PyEval_SaveThread();
+    help.run(operation->isMessage, hasEnded, operation, until);
     {
       std::unique_lock lock(service().mutex);
       ++operation->waiters;
-      const auto look = std::chrono::steady_clock::now() + kLookForSignals;
-      const auto until = timeoutMs > 0 && end < look ? end : look;
       operation->changed->wait_until(lock, until, [&] { return operation->done; });
       --operation->waiters;
       done = operation->done;
@@ -60,11 +69,6 @@ PyObject* wait(PyObject* self, PyObject* argument) {
   if (operation->failure == 0) Py_RETURN_TRUE;
   setException(operation->failure, operation->error);
   return nullptr;
-}
-
-bool isDone(Operation* operation) {
-  const std::lock_guard lock(service().mutex);
-  return operation->done;
 }
 
 PyObject* done(PyObject* self, PyObject*) { return PyBool_FromLong(isDone(of(self)) ? 1 : 0); }
@@ -124,7 +128,7 @@ bool makeOperationType(PyObject* module) {
   return PyModule_AddObject(module, "Operation", type) == 0;
 }
 
-Operation* newOperation(Group* group, PyObject* keep) {
+Operation* newOperation(Group* group, PyObject* keep, bool isMessage) {
   Operation* const operation = PyObject_New(Operation, operationType);
   if (operation == nullptr) return nullptr;
   constexpr std::size_t kHead = offsetof(Operation, group);
@@ -133,6 +137,7 @@ Operation* newOperation(Group* group, PyObject* keep) {
   operation->group = group;
   Py_INCREF(keep);
   operation->keep = keep;
+  operation->isMessage = isMessage;
   operation->peer = -1;
   Py_INCREF(reinterpret_cast<PyObject*>(operation));  // while it is under way
   return operation;

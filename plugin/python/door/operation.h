@@ -13,6 +13,7 @@ struct Operation {
       // With the GIL:
       Group* group;     // owned
   PyObject* keep;       // owned; what must live until the end
+  bool isMessage;       // a send or a receive
   PyObject* callbacks;  // owned list; nullptr until there is one. Changed with the GIL and the lock
   // With the service's lock, or once `done` was seen to be true:
   bool done;
@@ -27,7 +28,7 @@ struct Operation {
 bool makeOperationType(PyObject* module);
 
 // One that is under way: the caller hands its gloo_bypass_done `finish` and the result as context. Steals no reference.
-Operation* newOperation(Group* group, PyObject* keep);
+Operation* newOperation(Group* group, PyObject* keep, bool isMessage);
 // A gloo_bypass_done; on any thread.
 void finish(void* operation, int failure, const char* error, int peer);
 // Drops the reference of an operation that was under way. With the GIL.

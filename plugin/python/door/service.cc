@@ -27,6 +27,9 @@ struct Question {
 
 namespace {
 
+// A wait that ends by notification; the bound only makes it look again. (condition_variable::wait needs glibc 2.35's
+// libstdc++, wait_for does not.)
+constexpr std::chrono::hours kLong{1};
 constexpr int kMostThreads = 64;  // nested waits in callbacks; more of them wait for a thread
 // How long references of a finished operation wait for the next call before a serving thread drops them.
 constexpr std::chrono::milliseconds kDropAfter{20};
@@ -141,7 +144,7 @@ bool waitForWork(std::unique_lock<std::mutex>& lock) {
   if (urgent()) return !own.closed;
   if (own.idle >= 2) return false;
   ++own.idle;
-  if (own.finished == nullptr) own.work.wait(lock, [&] { return urgent() || own.finished != nullptr; });
+  if (own.finished == nullptr) own.work.wait_for(lock, kLong, [&] { return urgent() || own.finished != nullptr; });
   if (!urgent()) own.work.wait_for(lock, kDropAfter, urgent);
   --own.idle;
   return !own.closed;
