@@ -175,6 +175,8 @@ void assist(gloo_bypass_group* group, int (*reached)(void*), void* data) {
   });
 }
 
+void hasten(gloo_bypass_group* group) { group->group->hasten(); }
+
 Message messageOf(const gloo_bypass_message& message) {
   return {
       .peer = message.peer, .tag = message.tag, .data = static_cast<std::byte*>(message.data), .bytes = message.bytes};
@@ -217,17 +219,18 @@ int describeGroup(gloo_bypass_group* group, char* buffer, size_t capacity) {
   });
 }
 
-constexpr gloo_bypass_collectives kTable = {GLOO_BYPASS_COLLECTIVES_VERSION,
-                                            create,
-                                            destroy,
-                                            run,
-                                            start,
-                                            assist,
-                                            send,
-                                            receive,
-                                            waitFor,
-                                            abortGroup,
-                                            describeGroup};
+constexpr gloo_bypass_collectives kTable = {.version = GLOO_BYPASS_COLLECTIVES_VERSION,
+                                            .create = create,
+                                            .destroy = destroy,
+                                            .run = run,
+                                            .start = start,
+                                            .assist = assist,
+                                            .hasten = hasten,
+                                            .send = send,
+                                            .receive = receive,
+                                            .wait = waitFor,
+                                            .abort = abortGroup,
+                                            .describe = describeGroup};
 
 }  // namespace
 

@@ -115,6 +115,9 @@ typedef struct {
   /* For who waits for what start began: runs it on this thread if no other has begun it. Returns once reached(data) is
    * not 0, or when only waiting is left. */
   void (*assist)(gloo_bypass_group* group, int (*reached)(void* data), void* data);
+  /* What start began of a small operation ends only when somebody waits for it in assist, with the next operation, or
+   * after this. */
+  void (*hasten)(gloo_bypass_group* group);
   void (*send)(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_bypass_done done, void* context);
   void (*receive)(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_bypass_done done, void* context);
   /* Drives messages on this thread until reached(data) is not 0, for at most timeout_ms; 1: reached. `reached` must not

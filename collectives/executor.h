@@ -24,6 +24,10 @@ class Executor {
   //   kPeerViolatedProtocol
   virtual Status run(const Call& call, TimePoint deadline) = 0;
 
+  // Does what needs no waiting of a small operation: peers can complete theirs, whenever this rank comes to wait. True:
+  // run() of the same call follows, and nothing else before it. False: nothing was done.
+  virtual bool begin(const Call&) { return false; }
+
   // Ends a waiting run() at once, and every later one. Peers fail too: they see that this rank has aborted.
   virtual void abort() noexcept = 0;
 };

@@ -56,6 +56,10 @@ class Group {
   // them yet. So a wait that follows at once costs no hand-over. Returns when `reached`, or when only waiting is left.
   virtual void assist(const std::function<bool()>& reached) = 0;
 
+  // A small operation that start() began ends only when somebody waits for it in assist(), with the next operation, or
+  // after this. For who is told by `done` alone.
+  virtual void hasten() = 0;
+
   // Messages are independent of the collectives, and any number may be under way. `done` gets the peer that sent; it
   // runs on whichever thread drives progress, perhaps before these return, and must neither block nor call the group.
   virtual void send(const Message& message, std::function<void(Status, int peer)> done) = 0;

@@ -28,6 +28,7 @@ OperationQueue::~OperationQueue() {
 }
 
 Status OperationQueue::run(const Call& call, TimePoint deadline) {
+  for (Task begun; takeBegun(begun); begun = {}) execute(std::move(begun));
   bool now = false;
   {
     MutexLock lock(mutex_);
@@ -53,6 +54,16 @@ Status OperationQueue::run(const Call& call, TimePoint deadline) {
   return result;
 }
 
+// What begin() has begun waits for peers only: its end need not wait for the queue's thread.
+bool OperationQueue::takeBegun(Task& task) {
+  MutexLock lock(mutex_);
+  if (busy_ || tasks_.empty() || !tasks_.front().begun) return false;
+  task = std::move(tasks_.front());
+  tasks_.pop_front();
+  busy_ = true;
+  return true;
+}
+
 void OperationQueue::start(const Call& call, TimePoint deadline, std::function<void(Status)> done) {
   Task task{call,
             {call.inputs.begin(), call.inputs.end()},
@@ -60,12 +71,19 @@ void OperationQueue::start(const Call& call, TimePoint deadline, std::function<v
             deadline,
             std::move(done)};
   MutexLock lock(mutex_);
+  task.begun = !busy_ && tasks_.empty() && executor_->begin(call);
+  const bool wakes = !task.begun;
   tasks_.push_back(std::move(task));
   if (!thread_.joinable()) {
     const SignalsBlocked signals;
     thread_ = std::thread([this] { serve(); });
   }
-  begun_.notifyOne();
+  if (wakes) begun_.notifyOne();
+}
+
+void OperationQueue::abort() noexcept {
+  executor_->abort();
+  hasten();
 }
 
 void OperationQueue::assist(const std::function<bool()>& reached) {
@@ -166,6 +184,10 @@ void OrderedGroup::start(const Call& call, std::chrono::milliseconds timeout, st
 
 void OrderedGroup::assist(const std::function<bool()>& reached) {
   if (!isInherited()) queue_->assist(reached);
+}
+
+void OrderedGroup::hasten() {
+  if (!isInherited()) queue_->hasten();
 }
 
 void OrderedGroup::send(const Message& message, std::function<void(Status, int peer)> done) {

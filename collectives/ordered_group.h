@@ -24,10 +24,14 @@ class OperationQueue {
   ~OperationQueue();
 
   Status run(const Call& call, TimePoint deadline);
+  // A small operation with nothing before it begins here (Executor::begin), and no thread wakes up for it: the one that
+  // waits for it ends it, or the next operation, or hasten().
   void start(const Call& call, TimePoint deadline, std::function<void(Status)> done);
-  // Runs what was started and has not begun, on this thread, until `reached` or nothing is left that it could run.
+  // Runs what was started and has not ended, on this thread, until `reached` or nothing is left that it could run.
   void assist(const std::function<bool()>& reached);
-  void abort() noexcept { executor_->abort(); }
+  // Wakes the queue's thread.
+  void hasten() { begun_.notifyOne(); }
+  void abort() noexcept;
 
  private:
   struct Task {
@@ -36,8 +40,10 @@ class OperationQueue {
     std::vector<Block> outputs;
     TimePoint deadline;
     std::function<void(Status)> done;
+    bool begun = false;
   };
 
+  bool takeBegun(Task& task);
   void execute(Task task);
   void endTurn();
   void serve();
@@ -68,6 +74,7 @@ class OrderedGroup final : public Group {
   Status run(const Call& call, std::chrono::milliseconds timeout) override;
   void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) override;
   void assist(const std::function<bool()>& reached) override;
+  void hasten() override;
   void send(const Message& message, std::function<void(Status, int peer)> done) override;
   void receive(const Message& message, std::function<void(Status, int peer)> done) override;
   bool wait(const std::function<bool()>& reached, TimePoint deadline) override;

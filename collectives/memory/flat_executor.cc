@@ -97,16 +97,29 @@ void FlatExecutor::abort() noexcept {
   segment_.failure().compare_exchange_strong(none, wordOf({Cause::kAborted, rank_, rank_}));
 }
 
+void FlatExecutor::describe(const Call& call) {
+  words_ = wordsOf(collectives::describe(call));
+  words_.first |= static_cast<std::uint64_t>(number_++) << 24;  // the zero byte of DescriptionWords
+}
+
+bool FlatExecutor::begin(const Call& call) {
+  const bool small = call.kind == Kind::kBarrier || isAtOnce(call);
+  if (!small || !failed_ || failureNow().cause != Cause::kNone) return false;
+  describe(call);
+  stageAtOnce(*lanes_[0], call);
+  lanes_[0]->publish(words_);
+  begun_ = true;
+  return true;
+}
+
 Status FlatExecutor::run(const Call& call, TimePoint deadline) {
   if (!failed_) return failed_;
-  const Description description = describe(call);
-  words_ = wordsOf(description);
-  words_.first |= static_cast<std::uint64_t>(number_++) << 24;  // the zero byte of DescriptionWords
+  if (!begun_) describe(call);
   deadline_ = deadline;
   const Failure failure = failureNow();
   if (failure.cause != Cause::kNone) return failed_ = errorOf(failure);
 
-  const bool manyBytes = description.count > kBytesForLanes / sizeOf(call.type);
+  const bool manyBytes = words_.count > kBytesForLanes / sizeOf(call.type);
   if (threads_ && manyBytes) {
     const int lanes = segment_.layout().lanes;
     failed_ = threads_->run([&](int lane) {
@@ -140,11 +153,8 @@ Status FlatExecutor::runOn(Lane& lane, const Call& call) {
     case Kind::kBarrier:
       return next(lane);
     case Kind::kAllReduce:
-    case Kind::kReduce: {
-      const std::size_t bytes = call.inputs[0].count * sizeOf(call.type);
-      return bytes <= std::min(options_.atOnceBytes, segment_.layout().slotBytes) ? reduceAtOnce(lane, call)
-                                                                                  : reduceByParts(lane, call);
-    }
+    case Kind::kReduce:
+      return isAtOnce(call) ? reduceAtOnce(lane, call) : reduceByParts(lane, call);
     case Kind::kReduceScatter:
       return reduceScatter(lane, call);
     case Kind::kBroadcast:
@@ -159,19 +169,34 @@ Status FlatExecutor::runOn(Lane& lane, const Call& call) {
   return {};
 }
 
-// One round: publishes what is staged, and waits for all peers.
+bool FlatExecutor::isAtOnce(const Call& call) const {
+  if (call.kind != Kind::kAllReduce && call.kind != Kind::kReduce) return false;
+  return call.inputs[0].count * sizeOf(call.type) <= std::min(options_.atOnceBytes, segment_.layout().slotBytes);
+}
+
+// One round: publishes what is staged, unless begin() has, and waits for all peers.
 Status FlatExecutor::next(Lane& lane) {
-  lane.publish(words_);
+  if (begun_) {
+    begun_ = false;  // only small operations begin early, and they have one lane
+  } else {
+    lane.publish(words_);
+  }
   Status status = lane.await();
   if (!status && lane.differing() >= 0) return fail({Cause::kMismatch, rank_, lane.differing()});
   return status;
+}
+
+void FlatExecutor::stageAtOnce(Lane& lane, const Call& call) {
+  if (call.inputs.empty()) return;
+  const std::size_t bytes = call.inputs[0].count * sizeOf(call.type);
+  if (bytes > 0) std::memcpy(bytes <= Line::kPayloadBytes ? lane.payload() : lane.slot(), call.inputs[0].data, bytes);
 }
 
 Status FlatExecutor::reduceAtOnce(Lane& lane, const Call& call) {
   const std::byte* input = call.inputs[0].data;
   const std::size_t bytes = call.inputs[0].count * sizeOf(call.type);
   const bool inLine = bytes <= Line::kPayloadBytes;
-  if (bytes > 0) std::memcpy(inLine ? lane.payload() : lane.slot(), input, bytes);
+  if (!begun_) stageAtOnce(lane, call);
   if (Status status = next(lane); !status) return status;
   if (call.outputs.empty() || bytes == 0) return {};
   const std::byte* inputs[Layout::kMostRanks];

@@ -43,6 +43,7 @@ class FlatExecutor final : public Executor {
   ~FlatExecutor() override;
 
   Status run(const Call& call, TimePoint deadline) override;
+  bool begin(const Call& call) override;
   void abort() noexcept override;
   // For the group's messages; lives as long as the executor.
   std::atomic<std::uint32_t>& messagesWanted() const { return segment_.messagesWanted(); }
@@ -65,6 +66,9 @@ class FlatExecutor final : public Executor {
 
   void count(const Call& call);
   Status runOn(Lane& lane, const Call& call);
+  void describe(const Call& call);
+  bool isAtOnce(const Call& call) const;
+  void stageAtOnce(Lane& lane, const Call& call);
   Status next(Lane& lane);
   Status reduceAtOnce(Lane& lane, const Call& call);
   Status reduceByParts(Lane& lane, const Call& call);
@@ -83,7 +87,8 @@ class FlatExecutor final : public Executor {
   DescriptionWords words_;
   TimePoint deadline_ = kNever;
   std::uint8_t number_ = 0;
-  Status failed_;  // the first error; later calls get it again
+  bool begun_ = false;  // by begin()
+  Status failed_;       // the first error; later calls get it again
   std::unique_ptr<LaneThreads> threads_;
 };
 

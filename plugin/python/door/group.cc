@@ -335,6 +335,10 @@ PyObject* createGroup(PyObject*, PyObject* arguments) {
   return nullptr;
 }
 
+void hasten(const Group* group) {
+  if (group->group != nullptr && !group->closing && belongsToThisProcess(group)) group->table->hasten(group->group);
+}
+
 Help::Help(Group* group) : group_(group->group == nullptr || group->closing ? nullptr : group) {
   if (group_ != nullptr) ++group_->running;
 }

@@ -16,6 +16,9 @@ void operationHasEnded(Group* group);
 // False in a forked child, where the group's threads are not.
 bool belongsToThisProcess(const Group* group);
 
+// Wakes the group's thread for operations that nobody waits for. With the GIL.
+void hasten(const Group* group);
+
 // Does on a waiting thread what the group has to do, rather than wait until another thread wakes up for it. Lives with
 // the GIL, as a call of the group; run() is called without it, until reached(data) is not 0 or the time has passed. It
 // may return earlier.

@@ -71,7 +71,11 @@ PyObject* wait(PyObject* self, PyObject* argument) {
   return nullptr;
 }
 
-PyObject* done(PyObject* self, PyObject*) { return PyBool_FromLong(isDone(of(self)) ? 1 : 0); }
+PyObject* done(PyObject* self, PyObject*) {
+  const bool ended = isDone(of(self));
+  if (!ended) hasten(of(self)->group);  // who looks again and again must see it end
+  return PyBool_FromLong(ended ? 1 : 0);
+}
 
 PyObject* failure(PyObject* self, PyObject*) {
   if (!isDone(of(self)) || of(self)->failure == 0) Py_RETURN_NONE;
@@ -92,8 +96,9 @@ PyObject* onDone(PyObject* self, PyObject* callable) {
     late = operation->done;
     if (!late && PyList_Append(list, callable) != 0) return nullptr;
   }
-  if (!late) Py_RETURN_NONE;
-  return PyObject_CallFunctionObjArgs(callable, self, nullptr);
+  if (late) return PyObject_CallFunctionObjArgs(callable, self, nullptr);
+  hasten(operation->group);
+  Py_RETURN_NONE;
 }
 
 void dealloc(PyObject* self) {
