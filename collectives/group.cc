@@ -201,6 +201,10 @@ Result<std::unique_ptr<Group>> overChannels(const GroupOptions& options, const L
 }  // namespace
 
 Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::shared_ptr<Rendezvous> rendezvous) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return refused(ErrorCode::kInvalidArgument,
+                   fmt::format("there is no rank {} in a group of {}", options.rank, options.size));
+  }
   const TimePoint deadline = monotonicNow() + options.timeout;
   const auto link = Link::named(options.transport);
   if (!link) return link.error();

@@ -1,6 +1,7 @@
 #include "collectives/messenger.h"
 
 #include <linux/futex.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -29,12 +30,19 @@ Error aborted() { return {ErrorScope::kSession, ErrorCode::kCancelled, "this gro
 LateMessenger::LateMessenger(std::atomic<std::uint32_t>& wanted, Connect connect)
     : wanted_(wanted), connect_(std::move(connect)) {
   const SignalsBlocked signals;
-  thread_ = std::thread([this] { attend(); });
+  thread_ = std::thread([this] {
+    attend();
+    attended_ = true;
+  });
 }
 
 LateMessenger::~LateMessenger() {
   ending_ = true;
-  wakeAll(wanted_);
+  // The word does not change, so one wake could come just before the thread sleeps.
+  while (!attended_) {
+    wakeAll(wanted_);
+    ::poll(nullptr, 0, 1);
+  }
   thread_.join();
   fail(aborted());
 }
@@ -69,10 +77,15 @@ void LateMessenger::pass(Letter letter) {
   }
 }
 
+bool LateMessenger::hasLetters() {
+  MutexLock lock(mutex_);
+  return !waiting_.empty();
+}
+
 void LateMessenger::attend() {
-  // Either the word is not 0 before the kernel looks, or its change wakes this thread; ending_ has been set before
-  // that.
-  while (!ending_ && wanted_.load(std::memory_order_seq_cst) == 0) {
+  // Either the word is not 0 before the kernel looks, or its change wakes this thread. A peer may write 0 again: then
+  // what this rank wants counts.
+  while (!ending_ && wanted_.load(std::memory_order_seq_cst) == 0 && !hasLetters()) {
     ::syscall(SYS_futex, &wanted_, FUTEX_WAIT, 0U, &kSleep, nullptr, 0);
   }
   if (ending_) return;
@@ -86,6 +99,12 @@ void LateMessenger::attend() {
   network_ = std::move(network).value();
   while (flush()) {
   }
+  bool failed = false;
+  {
+    MutexLock lock(mutex_);
+    failed = state_ == State::kFailed;
+  }
+  if (failed) network_->abort();  // aborted while it passed letters on
 }
 
 // Passes on what waits, in order. False: nothing does, and messages go straight to the network from now on.

@@ -79,6 +79,7 @@ class LateMessenger final : public Messenger {
   void post(Letter letter);
   void pass(Letter letter);
   void attend();
+  bool hasLetters();
   bool flush();
   void fail(const Error& error);
 
@@ -90,7 +91,7 @@ class LateMessenger final : public Messenger {
   Error error_ GLOO_BYPASS_GUARDED_BY(mutex_);                  // in kFailed
   std::vector<Letter> waiting_ GLOO_BYPASS_GUARDED_BY(mutex_);  // until it is connected
   std::unique_ptr<NetworkExecutor> network_;                    // constant from kConnected on
-  std::atomic<bool> ending_{false};
+  std::atomic<bool> ending_{false}, attended_{false};           // attended_: the thread has done its work
   std::thread thread_;
 };
 

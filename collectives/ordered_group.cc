@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <utility>
 
 #include "transport/base/forked_child.h"
@@ -36,7 +37,7 @@ Status OperationQueue::run(const Call& call, TimePoint deadline) {
     busy_ = busy_ || now;
   }
   if (now) {
-    Status status = executor_->run(call, deadline);
+    Status status = perform(call, deadline);
     endTurn();
     return status;
   }
@@ -49,6 +50,7 @@ Status OperationQueue::run(const Call& call, TimePoint deadline) {
     ended = true;
     done_.notifyAll();
   });
+  hasten();  // it may have begun by now, and nobody else ends it
   MutexLock lock(mutex_);
   while (!ended) done_.waitFor(mutex_, kLong);
   return result;
@@ -71,13 +73,13 @@ void OperationQueue::start(const Call& call, TimePoint deadline, std::function<v
             deadline,
             std::move(done)};
   MutexLock lock(mutex_);
-  task.begun = !busy_ && tasks_.empty() && executor_->begin(call);
-  const bool wakes = !task.begun;
-  tasks_.push_back(std::move(task));
   if (!thread_.joinable()) {
     const SignalsBlocked signals;
     thread_ = std::thread([this] { serve(); });
   }
+  task.begun = !busy_ && tasks_.empty() && executor_->begin(call);
+  const bool wakes = !task.begun;
+  tasks_.push_back(std::move(task));
   if (wakes) begun_.notifyOne();
 }
 
@@ -103,9 +105,18 @@ void OperationQueue::assist(const std::function<bool()>& reached) {
 void OperationQueue::execute(Task task) {
   task.call.inputs = task.inputs;
   task.call.outputs = task.outputs;
-  Status status = executor_->run(task.call, task.deadline);
+  // The turn ends after the report, so that operations are reported in their order.
+  task.done(perform(task.call, task.deadline));
   endTurn();
-  task.done(std::move(status));
+}
+
+Status OperationQueue::perform(const Call& call, TimePoint deadline) {
+  try {
+    return executor_->run(call, deadline);
+  } catch (const std::exception& error) {
+    executor_->abort();  // what it has done of the operation is unknown
+    return {ErrorScope::kSession, ErrorCode::kExhausted, fmt::format("the operation could not run: {}", error.what())};
+  }
 }
 
 void OperationQueue::endTurn() {

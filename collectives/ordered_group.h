@@ -44,6 +44,7 @@ class OperationQueue {
   };
 
   bool takeBegun(Task& task);
+  Status perform(const Call& call, TimePoint deadline);
   void execute(Task task);
   void endTurn();
   void serve();

@@ -15,6 +15,15 @@ constexpr std::size_t kBytesForLanes = 1u << 20;
 // Reduced at a time: what was just written is copied on from the level-1 cache.
 constexpr std::size_t kPieceBytes = 8 * 1024;
 constexpr std::size_t kLineBytes = 64;
+// Before what goes to one peer: of how many bytes the whole block is, which the peer must expect.
+constexpr std::size_t kHeadBytes = kLineBytes;
+
+void writeHead(std::byte* place, std::uint64_t bytes) { std::memcpy(place, &bytes, sizeof(bytes)); }
+std::uint64_t headOf(const std::byte* place) {
+  std::uint64_t bytes = 0;
+  std::memcpy(&bytes, place, sizeof(bytes));
+  return bytes;
+}
 
 // The lane's share of every block, in whole cache lines. The same at all ranks that know a block's count.
 template <typename Byte>
@@ -82,7 +91,9 @@ FlatExecutor::FlatExecutor(Segment segment, FlatOptions options)
     : segment_(std::move(segment)),
       options_(std::move(options)),
       rank_(options_.rank),
-      ranks_(segment_.layout().ranks) {
+      ranks_(segment_.layout().ranks),
+      stretchBytes_(segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes -
+                    kHeadBytes) {
   for (int lane = 0; lane < segment_.layout().lanes; ++lane) {
     lanes_.push_back(
         std::make_unique<Lane>(segment_, rank_, lane, options_.patience, [this](int peer) { return problem(peer); }));
@@ -247,49 +258,80 @@ Status FlatExecutor::reduceByParts(Lane& lane, const Call& call) {
 }
 
 // Rounds of an operation in which ranks may need different numbers of them: the first round says how many each needs.
+// `bytes`: of this rank's own block, for the peers. `read` returns the peer whose block has another length than this
+// rank expects, or -1.
 template <typename Stage, typename Read>
-Status FlatExecutor::rounds(Lane& lane, std::uint64_t mine, Stage stage, Read read) {
+Status FlatExecutor::rounds(Lane& lane, std::uint64_t mine, std::uint64_t bytes, Stage stage, Read read) {
   std::uint64_t most = mine;
   for (std::uint64_t round = 0; round == 0 || round < most; ++round) {
     stage(round, lane.slot());
-    if (round == 0) std::memcpy(lane.payload(), &mine, sizeof(mine));
+    if (round == 0) {
+      writeHead(lane.payload(), mine);
+      writeHead(lane.payload() + sizeof(mine), bytes);
+    }
     finishCopies();
     if (Status status = next(lane); !status) return status;
     for (int rank = 0; rank < ranks_ && round == 0; ++rank) {
       if (rank == rank_) continue;
-      std::uint64_t theirs = 0;  // if a peer lies, it does not come to its rounds, and the deadline ends them
-      std::memcpy(&theirs, lane.payloadOf(rank), sizeof(theirs));
-      most = std::max(most, theirs);
+      most = std::max(most, headOf(lane.payloadOf(rank)));  // a peer that lies must come to its rounds
     }
-    read(round);
+    // Beyond what this rank needs, a peer alone says that there are more rounds: it might never end.
+    if (round > mine) {
+      if (Status status = problem(rank_); !status) return status;
+    }
+    if (const int other = read(round); other >= 0) return fail({Cause::kMismatch, rank_, other});
   }
   return {};
 }
 
+// What goes to one peer lies in a stretch of its own in the slot: a head, then bytes.
+std::byte* FlatExecutor::stretchFor(std::byte* slot, int rank) const {
+  return slot + static_cast<std::size_t>(rank) * (kHeadBytes + stretchBytes_);
+}
+
+void FlatExecutor::stageForEach(const Call& call, std::uint64_t round, std::byte* slot) const {
+  const std::size_t element = sizeOf(call.type);
+  for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+    const int rank = static_cast<int>(i);
+    if (rank == rank_) continue;
+    const std::size_t bytes = call.inputs[i].count * element;
+    const auto [offset, length] = stretchOf(bytes, stretchBytes_, round);
+    std::byte* stretch = stretchFor(slot, rank);
+    if (round == 0) writeHead(stretch, bytes);
+    copyToPeers(stretch + kHeadBytes, call.inputs[i].data + offset, length);
+  }
+}
+
+// The bytes that a peer has staged for this rank; null, if it has staged a block of another length.
+const std::byte* FlatExecutor::stagedBy(const Lane& lane, int peer, std::size_t bytes, std::uint64_t round) const {
+  const std::byte* stretch = lane.slotOf(peer) + static_cast<std::size_t>(rank_) * (kHeadBytes + stretchBytes_);
+  return round == 0 && headOf(stretch) != bytes ? nullptr : stretch + kHeadBytes;
+}
+
+std::uint64_t FlatExecutor::roundsForEach(const Call& call) const {
+  std::size_t longest = 0;
+  for (const ConstBlock& block : call.inputs) longest = std::max(longest, block.count * sizeOf(call.type));
+  return roundsFor(longest, stretchBytes_);
+}
+
 Status FlatExecutor::reduceScatter(Lane& lane, const Call& call) {
   const std::size_t element = sizeOf(call.type);
-  const std::size_t stride = segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes;
-  std::size_t longest = 0;
-  for (const ConstBlock& block : call.inputs) longest = std::max(longest, block.count * element);
-  const auto stage = [&](std::uint64_t round, std::byte* slot) {
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const ConstBlock& block = call.inputs[static_cast<std::size_t>(rank)];
-      const auto [offset, length] = stretchOf(block.count * element, stride, round);
-      if (rank != rank_) copyToPeers(slot + static_cast<std::size_t>(rank) * stride, block.data + offset, length);
-    }
-  };
+  const ConstBlock& own = call.inputs[static_cast<std::size_t>(rank_)];
+  const auto stage = [&](std::uint64_t round, std::byte* slot) { stageForEach(call, round, slot); };
   const auto read = [&](std::uint64_t round) {
-    const ConstBlock& own = call.inputs[static_cast<std::size_t>(rank_)];
-    const auto [offset, length] = stretchOf(own.count * element, stride, round);
-    if (length == 0) return;
+    const auto [offset, length] = stretchOf(own.count * element, stretchBytes_, round);
     const std::byte* inputs[Layout::kMostRanks];
     for (int rank = 0; rank < ranks_; ++rank) {
-      inputs[rank] = rank == rank_ ? own.data + offset : lane.slotOf(rank) + static_cast<std::size_t>(rank_) * stride;
+      inputs[rank] = rank == rank_ ? own.data + offset : stagedBy(lane, rank, own.count * element, round);
+      if (rank != rank_ && inputs[rank] == nullptr) return rank;
     }
-    reduce(call.reduction, call.type, call.outputs[0].data + offset,
-           std::span(inputs, static_cast<std::size_t>(ranks_)), length / element, ranks_);
+    if (length > 0) {
+      reduce(call.reduction, call.type, call.outputs[0].data + offset,
+             std::span(inputs, static_cast<std::size_t>(ranks_)), length / element, ranks_);
+    }
+    return -1;
   };
-  return rounds(lane, roundsFor(longest, stride), stage, read);
+  return rounds(lane, roundsForEach(call), 0, stage, read);
 }
 
 Status FlatExecutor::broadcast(Lane& lane, const Call& call) {
@@ -302,10 +344,13 @@ Status FlatExecutor::broadcast(Lane& lane, const Call& call) {
   };
   const auto read = [&](std::uint64_t round) {
     const auto [offset, length] = stretchOf(bytes, perRound, round);
-    if (call.outputs.empty() || length == 0) return;
-    copyUnlessSame(call.outputs[0].data + offset, root ? call.inputs[0].data + offset : lane.slotOf(call.root), length);
+    if (!call.outputs.empty()) {
+      copyUnlessSame(call.outputs[0].data + offset, root ? call.inputs[0].data + offset : lane.slotOf(call.root),
+                     length);
+    }
+    return -1;  // the description has the count
   };
-  return rounds(lane, roundsFor(bytes, perRound), stage, read);
+  return rounds(lane, roundsFor(bytes, perRound), bytes, stage, read);
 }
 
 // All-gather, or to the root alone.
@@ -317,40 +362,37 @@ Status FlatExecutor::gather(Lane& lane, const Call& call) {
     copyToPeers(slot, input.data + offset, length);
   };
   const auto read = [&](std::uint64_t round) {
-    for (std::size_t rank = 0; rank < call.outputs.size(); ++rank) {
-      const Block& output = call.outputs[rank];
+    for (std::size_t i = 0; i < call.outputs.size(); ++i) {
+      const Block& output = call.outputs[i];
+      const int rank = static_cast<int>(i);
+      if (round == 0 && rank != rank_ && headOf(lane.payloadOf(rank) + sizeof(round)) != output.count * element) {
+        return rank;
+      }
       const auto [offset, length] = stretchOf(output.count * element, perRound, round);
-      const bool own = static_cast<int>(rank) == rank_;
-      copyUnlessSame(output.data + offset, own ? input.data + offset : lane.slotOf(static_cast<int>(rank)), length);
+      copyUnlessSame(output.data + offset, rank == rank_ ? input.data + offset : lane.slotOf(rank), length);
     }
+    return -1;
   };
-  return rounds(lane, roundsFor(input.count * element, perRound), stage, read);
+  return rounds(lane, roundsFor(input.count * element, perRound), input.count * element, stage, read);
 }
 
 // All-to-all, or from the root alone.
 Status FlatExecutor::toEach(Lane& lane, const Call& call) {
   const std::size_t element = sizeOf(call.type);
-  const std::size_t stride = segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes;
-  std::size_t longest = 0;
-  for (const ConstBlock& block : call.inputs) longest = std::max(longest, block.count * element);
-  const auto stage = [&](std::uint64_t round, std::byte* slot) {
-    for (std::size_t rank = 0; rank < call.inputs.size(); ++rank) {
-      const ConstBlock& block = call.inputs[rank];
-      const auto [offset, length] = stretchOf(block.count * element, stride, round);
-      if (static_cast<int>(rank) != rank_) copyToPeers(slot + rank * stride, block.data + offset, length);
-    }
-  };
+  const auto stage = [&](std::uint64_t round, std::byte* slot) { stageForEach(call, round, slot); };
   const auto read = [&](std::uint64_t round) {
     for (std::size_t i = 0; i < call.outputs.size(); ++i) {
       const int from = call.kind == Kind::kScatter ? call.root : static_cast<int>(i);
-      const Block& output = call.outputs[i];
-      const auto [offset, length] = stretchOf(output.count * element, stride, round);
+      const std::size_t bytes = call.outputs[i].count * element;
+      const auto [offset, length] = stretchOf(bytes, stretchBytes_, round);
       const std::byte* source = from == rank_ ? call.inputs[static_cast<std::size_t>(rank_)].data + offset
-                                              : lane.slotOf(from) + static_cast<std::size_t>(rank_) * stride;
-      copyUnlessSame(output.data + offset, source, length);
+                                              : stagedBy(lane, from, bytes, round);
+      if (from != rank_ && source == nullptr) return from;
+      copyUnlessSame(call.outputs[i].data + offset, source, length);
     }
+    return -1;
   };
-  return rounds(lane, roundsFor(longest, stride), stage, read);
+  return rounds(lane, roundsForEach(call), 0, stage, read);
 }
 
 }  // namespace gloo_bypass::collectives

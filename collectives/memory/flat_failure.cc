@@ -67,7 +67,7 @@ Error FlatExecutor::mismatch(int rank, int other) const {
   const std::string first = called(words(rank)), second = called(words(other));
   const auto name = [&](int of) { return options_.names[static_cast<std::size_t>(of)]; };
   const std::string what =
-      first == second ? fmt::format("both call {}, but not with the same blocks before", first)
+      first == second ? fmt::format("both call {}, with blocks of other lengths than the other expects", first)
                       : fmt::format("rank {} calls {}, rank {} calls {}", name(rank), first, name(other), second);
   return {ErrorScope::kSession, ErrorCode::kInvalidArgument,
           fmt::format("ranks {} and {} of this group disagree: {}", name(rank), name(other), what)};

@@ -26,6 +26,8 @@ namespace {
 constexpr std::byte kReady{1};
 // A busy leader's backlog can be full; a peer tries again after this long.
 constexpr std::chrono::milliseconds kAgain{2};
+// A rank says hello as soon as it is connected. A stranger that says nothing holds the others up for so long.
+constexpr std::chrono::seconds kHello{2};
 
 }  // namespace
 
@@ -75,10 +77,10 @@ Error HostMeeting::failed(ErrorCode code, const std::string& why) const {
   return {ErrorScope::kSession, code, "ranks of this host cannot share memory: " + why};
 }
 
-Status HostMeeting::waitFor(int descriptor, const char* what) const {
+Status HostMeeting::waitFor(int descriptor, const char* what, TimePoint deadline) const {
   pollfd waiting{descriptor, POLLIN, 0};
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - monotonicNow());
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow());
     if (left.count() <= 0) return failed(ErrorCode::kTimedOut, fmt::format("{} did not come in time", what));
     const int bound = static_cast<int>(std::min<std::int64_t>(left.count(), 60'000));
     const int ready = ::poll(&waiting, 1, bound);
@@ -90,21 +92,19 @@ Status HostMeeting::waitFor(int descriptor, const char* what) const {
   }
 }
 
-// The packets of a meeting fit into a socket's buffer, so a full one is a fault of the peer.
+// With many ranks the descriptors under way reach a limit until peers have read some: it tries again.
 Status HostMeeting::send(int socket, std::span<const std::byte> packet, int descriptor) const {
-  switch (sendPacket(socket, packet, descriptor)) {
-    case PacketIo::kDone:
-      return {};
-    case PacketIo::kExhausted:
-      return failed(ErrorCode::kExhausted, reasonOf(errno));
-    case PacketIo::kWouldBlock:
-    case PacketIo::kClosed:
-      break;
+  for (;;) {
+    const PacketIo result = sendPacket(socket, packet, descriptor);
+    if (result == PacketIo::kDone) return {};
+    if (result == PacketIo::kClosed) return failed(ErrorCode::kPeerVanished, "a rank ended while the group was made");
+    if (monotonicNow() >= deadline_) return failed(ErrorCode::kExhausted, reasonOf(errno));
+    ::poll(nullptr, 0, kAgain.count());
   }
-  return failed(ErrorCode::kPeerVanished, "a rank ended while the group was made");
 }
 
-Status HostMeeting::receive(int socket, std::span<std::byte> packet, FileDescriptor& descriptor) const {
+Status HostMeeting::receive(int socket, std::span<std::byte> packet, FileDescriptor& descriptor,
+                            TimePoint deadline) const {
   for (;;) {
     std::size_t length = 0;
     switch (receivePacket(socket, packet, length, descriptor)) {
@@ -116,7 +116,7 @@ Status HostMeeting::receive(int socket, std::span<std::byte> packet, FileDescrip
       case PacketIo::kClosed:
         return failed(ErrorCode::kPeerVanished, "a rank ended while the group was made");
       case PacketIo::kWouldBlock:
-        if (Status status = waitFor(socket, "an answer"); !status) return status;
+        if (Status status = waitFor(socket, "an answer", deadline); !status) return status;
     }
   }
 }
@@ -126,17 +126,19 @@ Status HostMeeting::welcome(const MeetingPlace& place, std::vector<FileDescripto
   for (int missing = ranks() - 1; missing > 0;) {
     FileDescriptor socket = acceptPacketSocket(place.listener_.get());
     if (!socket) {
+      if (const std::string why = exhausted(errno); !why.empty()) return failed(ErrorCode::kExhausted, why);
       std::string who = "rank";
       for (std::size_t rank = 1; rank < sockets.size(); ++rank) {
         if (!sockets[rank]) who += fmt::format(" {}", names_[rank]);
       }
-      if (Status status = waitFor(place.listener_.get(), who.c_str()); !status) return status;
+      if (Status status = waitFor(place.listener_.get(), who.c_str(), deadline_); !status) return status;
       continue;
     }
     if (!peerIsSameUser(socket.get())) continue;
     Hello hello;
     FileDescriptor lifeline;
-    if (!receive(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), lifeline)) continue;
+    const TimePoint soon = std::min(deadline_, monotonicNow() + kHello);
+    if (!receive(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), lifeline, soon)) continue;
     const std::size_t rank = hello.rank;
     if (hello.secret != place.secret() || rank == 0 || rank >= sockets.size() || sockets[rank] || !lifeline) continue;
     share.lifelines[rank] = std::move(lifeline);
@@ -186,7 +188,7 @@ Result<HostShare> HostMeeting::lead(MeetingPlace place) {
   for (std::size_t from = 1; from < sockets.size(); ++from) {
     std::byte ready{};
     FileDescriptor none;
-    if (Status status = receive(sockets[from].get(), std::span(&ready, 1), none); !status) return status;
+    if (Status status = receive(sockets[from].get(), std::span(&ready, 1), none, deadline_); !status) return status;
   }
   share.segment.closeFile();
   return share;
@@ -214,7 +216,7 @@ Result<HostShare> HostMeeting::come(const std::string& name, const MeetingSecret
 
   const auto take = [&](FileDescriptor& descriptor) {
     std::size_t to = 0;
-    return receive(socket.get(), std::as_writable_bytes(std::span(&to, 1)), descriptor);
+    return receive(socket.get(), std::as_writable_bytes(std::span(&to, 1)), descriptor, deadline_);
   };
   FileDescriptor memory;
   if (Status status = take(memory); !status) return status;

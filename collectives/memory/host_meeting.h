@@ -70,9 +70,9 @@ class HostMeeting {
  private:
   struct Hello;
   int ranks() const { return layout_.ranks; }
-  Status waitFor(int descriptor, const char* what) const;
+  Status waitFor(int descriptor, const char* what, TimePoint deadline) const;
   Status send(int socket, std::span<const std::byte> packet, int descriptor) const;
-  Status receive(int socket, std::span<std::byte> packet, FileDescriptor& descriptor) const;
+  Status receive(int socket, std::span<std::byte> packet, FileDescriptor& descriptor, TimePoint deadline) const;
   Error failed(ErrorCode code, const std::string& why) const;
   Status welcome(const MeetingPlace& place, std::vector<FileDescriptor>& sockets, HostShare& share) const;
 

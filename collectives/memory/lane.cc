@@ -83,6 +83,7 @@ Status Lane::awaitSlowly(int peer, Line& line) {
       }
       ::sched_yield();
     }
+    if (arrived()) return {};
     if (Status status = problem_(peer); !status) return arrived() ? Status() : status;
   }
   line.sleepers.fetch_add(1, std::memory_order_seq_cst);
@@ -91,6 +92,7 @@ Status Lane::awaitSlowly(int peer, Line& line) {
     const std::uint32_t seen = line.round.load(std::memory_order_acquire);
     if (seen == round_) break;
     sleepWhile(line.round, seen);
+    if (arrived()) break;
     status = problem_(peer);
     if (arrived()) status = {};
     if (!status) break;

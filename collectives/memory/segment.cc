@@ -49,7 +49,7 @@ Layout Layout::of(int ranks, int lanes) {
       std::clamp(kSlotBytesOfManyRanks * static_cast<std::size_t>(ranks), kSlotBytes, kMostSlotBytes);
   const std::size_t rest = kMostBytes - toPages(sizeof(Header)) - static_cast<std::size_t>(ranks) * lineBytes(layout);
   layout.slotBytes = std::min(wanted, rest / slots) / kPageBytes * kPageBytes;
-  const bool tooSmall = layout.slotBytes < static_cast<std::size_t>(ranks) * sizeof(Line);
+  const bool tooSmall = layout.slotBytes < static_cast<std::size_t>(ranks) * 2 * sizeof(Line);
   return tooSmall && lanes > 1 ? of(ranks, lanes - 1) : layout;
 }
 
@@ -85,7 +85,13 @@ Segment::~Segment() {
   if (memory_ != nullptr) ::munmap(memory_, layout_.bytes());
 }
 
-void Segment::touch(int rank) { std::memset(area(rank), 0, layout_.areaBytes()); }
+void Segment::touch(int rank) {
+  // Peers may wait on the lines already: what they count there must stay.
+  for (int lane = 0; lane < layout_.lanes; ++lane) {
+    for (const std::uint32_t round : {0u, 1u}) line(rank, lane, round).sleepers.fetch_add(0);
+  }
+  std::memset(slot(rank, 0, 0), 0, 2 * static_cast<std::size_t>(layout_.lanes) * layout_.slotBytes);
+}
 
 std::byte* Segment::area(int rank) const {
   return memory_ + toPages(sizeof(Header)) + static_cast<std::size_t>(rank) * layout_.areaBytes();

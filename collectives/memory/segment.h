@@ -23,12 +23,12 @@ namespace gloo_bypass::collectives {
 
 struct Layout {
   static constexpr std::size_t kMostBytes = 64u << 20;  // of one group on one host, whatever its number of ranks
-  static constexpr int kMostRanks = 512, kMostLanes = 16;
+  static constexpr int kMostRanks = 256, kMostLanes = 16;
 
   int ranks = 1, lanes = 1;
   std::size_t slotBytes = 0;  // a multiple of a page
 
-  // The largest useful slots within kMostBytes, and fewer lanes if a slot had no room for a cache line a rank.
+  // The largest useful slots within kMostBytes, and fewer lanes if a slot had no room for two cache lines a rank.
   static Layout of(int ranks, int lanes);
   std::size_t areaBytes() const;
   std::size_t bytes() const;

@@ -146,20 +146,22 @@ PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t numbe
 // Begins what `begin` begins, with `finish` and the operation; the result is the operation.
 template <typename Begin>
 PyObject* startOperation(Group* group, PyObject* keep, bool isMessage, Begin begin) {
-  dropFinished();
   Operation* const operation = newOperation(group, keep, isMessage);
   if (operation == nullptr) return nullptr;
   {
     const std::lock_guard lock(service().mutex);
     ++group->underWay;
   }
+  ++group->running;  // it may end before begin() returns
   PyThreadState* const state = PyEval_SaveThread();
   begin(operation);
   PyEval_RestoreThread(state);
+  --group->running;
   return reinterpret_cast<PyObject*>(operation);
 }
 
 PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  dropFinished();  // may run Python, which may close the group
   gloo_bypass_call call;
   Blocks inputs, outputs;
   if (!argumentsAre(number, kCallArguments + 1, kCallSignature) || !isUsable(of(self))) return nullptr;
@@ -180,6 +182,7 @@ bool takeMessage(PyObject* const* arguments, Py_ssize_t number, gloo_bypass_mess
 }
 
 PyObject* send(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  dropFinished();
   gloo_bypass_message message;
   if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
   Group* const group = of(self);
@@ -188,6 +191,7 @@ PyObject* send(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
 }
 
 PyObject* receive(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  dropFinished();
   gloo_bypass_message message;
   if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
   Group* const group = of(self);
@@ -199,9 +203,11 @@ PyObject* receive(PyObject* self, PyObject* const* arguments, Py_ssize_t number)
 PyObject* abortGroup(PyObject* self, PyObject*) {
   Group* const group = of(self);
   if (group->group != nullptr && group->generation == service().generation) {
+    ++group->running;
     PyThreadState* const state = PyEval_SaveThread();
     group->table->abort(group->group);
     PyEval_RestoreThread(state);
+    --group->running;
   }
   Py_RETURN_NONE;
 }
@@ -347,11 +353,17 @@ Help::~Help() {
   if (group_ != nullptr) --group_->running;
 }
 
-void Help::run(bool message, int (*reached)(void*), void* data, std::chrono::steady_clock::time_point until) const {
-  if (group_ == nullptr) return;
-  if (!message) return group_->table->assist(group_->group, reached, data);
+void Help::drive(int (*reached)(void*), void* data, std::chrono::steady_clock::time_point until) const {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
-  if (left.count() > 0) group_->table->wait(group_->group, reached, data, left.count());
+  if (group_ != nullptr && left.count() > 0) group_->table->wait(group_->group, reached, data, left.count());
+}
+
+void Help::assist(int (*reached)(void*), void* data) const {
+  if (group_ != nullptr) group_->table->assist(group_->group, reached, data);
+}
+
+void Help::hasten() const {
+  if (group_ != nullptr) group_->table->hasten(group_->group);
 }
 
 }  // namespace gloo_bypass::door

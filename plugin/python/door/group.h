@@ -19,16 +19,20 @@ bool belongsToThisProcess(const Group* group);
 // Wakes the group's thread for operations that nobody waits for. With the GIL.
 void hasten(const Group* group);
 
-// Does on a waiting thread what the group has to do, rather than wait until another thread wakes up for it. Lives with
-// the GIL, as a call of the group; run() is called without it, until reached(data) is not 0 or the time has passed. It
-// may return earlier.
+// Does on a waiting thread what the group has to do, rather than wait until another thread wakes up for it. Made and
+// destroyed with the GIL, as a call of the group; its functions are called without it. They may return before
+// reached(data) is not 0.
 class Help {
  public:
   explicit Help(Group* group);
   ~Help();
   Help(const Help&) = delete;
   Help& operator=(const Help&) = delete;
-  void run(bool message, int (*reached)(void*), void* data, std::chrono::steady_clock::time_point until) const;
+  // Messages.
+  void drive(int (*reached)(void*), void* data, std::chrono::steady_clock::time_point until) const;
+  // Collectives; may take as long as they may.
+  void assist(int (*reached)(void*), void* data) const;
+  void hasten() const;
 
  private:
   Group* const group_;  // nullptr: it is closed

@@ -50,17 +50,25 @@ PyObject* wait(PyObject* self, PyObject* argument) {
   while (!done && !late) {
     const auto look = std::chrono::steady_clock::now() + kLookForSignals;
     const auto until = timeoutMs > 0 && end < look ? end : look;
-    const Help help(operation->group);
-    PyThreadState* const state = PyEval_SaveThread();
-    help.run(operation->isMessage, hasEnded, operation, until);
     {
-      std::unique_lock lock(service().mutex);
-      ++operation->waiters;
-      operation->changed->wait_until(lock, until, [&] { return operation->done; });
-      --operation->waiters;
-      done = operation->done;
+      const Help help(operation->group);
+      PyThreadState* const state = PyEval_SaveThread();
+      if (operation->isMessage) {
+        help.drive(hasEnded, operation, until);
+      } else if (timeoutMs == 0) {
+        help.assist(hasEnded, operation);
+      } else {
+        help.hasten();  // this thread must be back in time
+      }
+      {
+        std::unique_lock lock(service().mutex);
+        ++operation->waiters;
+        operation->changed->wait_until(lock, until, [&] { return operation->done; });
+        --operation->waiters;
+        done = operation->done;
+      }
+      PyEval_RestoreThread(state);
     }
-    PyEval_RestoreThread(state);
     late = timeoutMs > 0 && std::chrono::steady_clock::now() >= end;
     if (!done && PyErr_CheckSignals() != 0) return nullptr;
   }

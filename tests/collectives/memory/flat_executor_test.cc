@@ -96,6 +96,32 @@ TEST(FlatExecutor_Disagreement, DifferentOperations_BothRanksAndCallsAreNamedAtE
   });
 }
 
+TEST(FlatExecutor_Disagreement, BlocksOfOtherLengths_AreAnErrorAndNoStaleBytes) {
+  for (const Kind kind : {Kind::kAllToAll, Kind::kAllGather, Kind::kReduceScatter}) {
+    Ranks ranks = makeRanks(2);
+    std::atomic<int> failed{0};
+    onEveryRank(2, [&](int rank) {
+      std::vector<float> values(64);
+      auto* bytes = reinterpret_cast<std::byte*>(values.data());
+      // What rank 0 has for rank 1 has 4 elements, and rank 1 expects 6; the sum is 8 at both.
+      const std::size_t first = rank == 0 ? 4 : 2, second = 8 - first;
+      const ConstBlock inputs[2] = {{bytes, first}, {bytes, second}};
+      const Block outputs[2] = {{bytes + 128, first}, {bytes + 128, rank == 0 ? second + 2 : second}};
+      Call call{.kind = kind, .type = ElementType::kFloat32, .inputs = inputs, .outputs = outputs, .uneven = true};
+      if (kind == Kind::kAllGather) call.inputs = {&inputs[rank], 1};
+      if (kind == Kind::kReduceScatter) call.outputs = {&outputs[0], 1};
+      if (kind == Kind::kReduceScatter && rank == 1) call.outputs = {&outputs[1], 1};
+      const Status status = ranks[static_cast<std::size_t>(rank)]->run(call, soon());
+      if (!status) {
+        EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+        EXPECT_THAT(status.error().message, HasSubstr("blocks of other lengths"));
+        ++failed;
+      }
+    });
+    EXPECT_GE(failed, 1) << nameOf(kind);
+  }
+}
+
 TEST(FlatExecutor_Deadline, ARankDoesNotCome_ItIsNamed) {
   Ranks ranks = makeRanks(2);
   const Status status = ranks[0]->run(Call{}, monotonicNow() + std::chrono::milliseconds(20));
@@ -188,7 +214,7 @@ TEST(Layout_Of, AnyNumberOfRanks_StaysWithinTheBound) {
     for (const int lanes : {1, 4, Layout::kMostLanes}) {
       const Layout layout = Layout::of(ranks, lanes);
       EXPECT_LE(layout.bytes(), Layout::kMostBytes) << ranks << " " << lanes;
-      EXPECT_GE(layout.slotBytes / static_cast<std::size_t>(ranks), 64u) << ranks << " " << lanes;
+      EXPECT_GE(layout.slotBytes / static_cast<std::size_t>(ranks), 128u) << ranks << " " << lanes;
     }
   }
 }

@@ -26,12 +26,12 @@ def numbers_over(backend):
 
 
 @pytest.fixture(scope="module")
-def both():
+def both(new_enough):  # noqa: F811
     return numbers_over("bypass"), numbers_over("gloo")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_Program_OverOurCollectives_ComputesWhatItDoesOverGloo(new_enough, both, case):  # noqa: F811
+def test_Program_OverOurCollectives_ComputesWhatItDoesOverGloo(both, case):
     ours, gloos = both
     for rank in range(SIZE):
         assert ours[case, rank] == gloos[case, rank]

@@ -289,7 +289,12 @@ def test_Configuration_RanksCannotTalk_BothValuesAreNamedAtConnect():
     ), outputs
 
 
-C_FUNCTIONS = {"gloo_bypass_available_json", "gloo_bypass_register", "gloo_bypass_stats_json"}
+C_FUNCTIONS = {
+    "gloo_bypass_available_json",
+    "gloo_bypass_collectives_v1",
+    "gloo_bypass_register",
+    "gloo_bypass_stats_json",
+}
 PLUG_IN = os.path.join(os.path.dirname(LIBRARY), "libgloo_bypass_plugin.so")
 STRING = "std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> > const&"
 

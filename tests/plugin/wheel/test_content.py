@@ -94,6 +94,7 @@ def test_Adapter_ShowsItsFunctionsAndWhatVerificationReads(package, name):
     shown = symbols(package / "gloo_bypass" / name, "--defined-only")
     assert {text for text in shown if not text.startswith("vtable for gloo_bypass::LayoutOf<")} == {
         "gloo_bypass_available_json",
+        "gloo_bypass_collectives_v1",
         "gloo_bypass_register",
         "gloo_bypass_stats_json",
     }
