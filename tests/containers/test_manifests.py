@@ -172,6 +172,7 @@ def test_StagedPrograms_HaveTheWholePackage(tmp_path):
     build = tmp_path / "build"
     package = build / "plugin" / "python" / "gloo_bypass"
     shutil.copytree(ROOT / "plugin" / "python" / "gloo_bypass", package, ignore=shutil.ignore_patterns("__pycache__"))
+    (package / "_door.abi3.so").touch()
     programs = re.search(r"^programs=\((.*?)\)", (CONTAINERS / "stage-programs").read_text(), re.DOTALL | re.MULTILINE)
     for program in programs.group(1).split():
         (build / program).parent.mkdir(parents=True, exist_ok=True)
@@ -179,7 +180,7 @@ def test_StagedPrograms_HaveTheWholePackage(tmp_path):
     (build / "trainer" / "sample.txt").touch()
     subprocess.run([CONTAINERS / "stage-programs", build, tmp_path / "stage"], check=True, timeout=60)
     staged = tmp_path / "stage" / "gloo-bypass" / "plugin" / "python" / "gloo_bypass"
-    wanted = {path.name for path in package.iterdir() if path.suffix in (".py", ".typed")}
+    wanted = {path.name for path in package.iterdir() if path.suffix in (".py", ".typed", ".so")}
     assert {path.name for path in staged.iterdir()} == wanted and len(wanted) > 5
 
 
