@@ -17,7 +17,7 @@ from typing import Any, Callable, List, Optional
 
 import torch
 import torch.distributed as dist
-from gloo_bypass_autoload import Request
+from gloo_bypass_autoload import NAME, Request
 
 from . import _door, _library, _other_backends, _work
 from ._movement import Movement
@@ -73,7 +73,6 @@ class ProcessGroup(Movement):
         self._timeout_ms = 0  # of a call without its own: the group's
         self._sequence = self._splits = self._barriers = 0
         self._name, self._description = "", "undefined"
-        self._says = request.says if request is not None else "bypass"
         _work.ensure_serving()
         self._door = _door.create(
             _table(),
@@ -97,7 +96,8 @@ class ProcessGroup(Movement):
     # --- what it is ---
 
     def getBackendName(self) -> str:
-        return self._says
+        # Also where a program has said "gloo": DDP's logger would look for PyTorch's own Gloo in a group of that name.
+        return NAME
 
     name = getBackendName
 

@@ -19,10 +19,10 @@ CASES = [
 ]
 
 
-def numbers_over(backend):
-    with ranks_of("door_programs.py", SIZE, backend, *CASES) as ranks:
+def numbers_over(backend, cases=CASES, **environment):
+    with ranks_of("door_programs.py", SIZE, backend, *cases, **environment) as ranks:
         ranks.succeed()
-        return {(case, rank): ranks.value(rank, case) for case in CASES for rank in range(SIZE)}
+        return {(case, rank): ranks.value(rank, case) for case in cases for rank in range(SIZE)}
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +35,9 @@ def test_Program_OverOurCollectives_ComputesWhatItDoesOverGloo(both, case):
     ours, gloos = both
     for rank in range(SIZE):
         assert ours[case, rank] == gloos[case, rank]
+
+
+def test_Program_ThatSaysGloo_TrainsOverOurCollectives(both):
+    _, gloos = both
+    for where, number in numbers_over("gloo", ["ddp", "fsdp"], GLOO_BYPASS_COLLECTIVES="own").items():
+        assert number == gloos[where]

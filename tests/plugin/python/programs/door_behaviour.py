@@ -142,7 +142,7 @@ def gloo_is_ours():
     group = dist.group.WORLD
     import gloo_bypass._process_group as ours
 
-    assert isinstance(group, ours.ProcessGroup) and dist.get_backend() == "gloo" and group.name() == "gloo"
+    assert isinstance(group, ours.ProcessGroup) and dist.get_backend() == "gloo" and group.name() == "bypass"
     dist.monitored_barrier()
     further = dist.new_group()
     assert isinstance(further, ours.ProcessGroup) and dist.get_backend(further) == "gloo"
