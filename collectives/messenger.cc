@@ -1,15 +1,11 @@
 #include "collectives/messenger.h"
 
-#include <linux/futex.h>
 #include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <climits>
-#include <ctime>
 #include <utility>
 
+#include "transport/base/futex.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/progress/progress_engine.h"
 
@@ -17,11 +13,7 @@ namespace gloo_bypass::collectives {
 namespace {
 
 // A peer that overwrites the word can delay a rank by this at most.
-constexpr timespec kSleep{.tv_sec = 60, .tv_nsec = 0};
-
-void wakeAll(std::atomic<std::uint32_t>& word) {
-  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-}
+constexpr std::chrono::seconds kSleep{60};
 
 Error aborted() { return {ErrorScope::kSession, ErrorCode::kCancelled, "this group was aborted here"}; }
 
@@ -86,7 +78,7 @@ void LateMessenger::attend() {
   // Either the word is not 0 before the kernel looks, or its change wakes this thread. A peer may write 0 again: then
   // what this rank wants counts.
   while (!ending_ && wanted_.load(std::memory_order_seq_cst) == 0 && !hasLetters()) {
-    ::syscall(SYS_futex, &wanted_, FUTEX_WAIT, 0U, &kSleep, nullptr, 0);
+    sleepWhile(wanted_, 0, kSleep);
   }
   if (ending_) return;
   {

@@ -1,15 +1,11 @@
 #include "collectives/memory/lane.h"
 
 #include <immintrin.h>
-#include <linux/futex.h>
 #include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <climits>
-#include <ctime>
 #include <utility>
 
+#include "transport/base/futex.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
@@ -21,11 +17,6 @@ constexpr int kPauses = 50, kYields = 20;
 constexpr int kYieldsBetween = 16, kPausesBetween = 20;
 // A sleeper looks for a problem this often: so long does the end of a peer stay unnoticed.
 constexpr Duration kSleep = std::chrono::milliseconds(2);
-
-void sleepWhile(std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  const timespec timeout{.tv_sec = 0, .tv_nsec = kSleep.count()};
-  ::syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
-}
 
 }  // namespace
 
@@ -39,9 +30,7 @@ void Lane::publish(const DescriptionWords& words) {
   line.words = words;
   line.round.store(round_, std::memory_order_release);
   std::atomic_thread_fence(std::memory_order_seq_cst);  // either a sleeper sees the number, or this sees the sleeper
-  if (line.sleepers.load(std::memory_order_relaxed) != 0) {
-    ::syscall(SYS_futex, &line.round, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-  }
+  if (line.sleepers.load(std::memory_order_relaxed) != 0) wakeAll(line.round);
 }
 
 Status Lane::await() {
@@ -91,7 +80,7 @@ Status Lane::awaitSlowly(int peer, Line& line) {
   for (;;) {
     const std::uint32_t seen = line.round.load(std::memory_order_acquire);
     if (seen == round_) break;
-    sleepWhile(line.round, seen);
+    sleepWhile(line.round, seen, kSleep);
     if (arrived()) break;
     status = problem_(peer);
     if (arrived()) status = {};

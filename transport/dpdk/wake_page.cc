@@ -1,19 +1,15 @@
 #include "transport/dpdk/wake_page.h"
 
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <climits>
-#include <ctime>
 #include <utility>
 
 #include "transport/base/doorbell.h"
 #include "transport/base/exhausted.h"
+#include "transport/base/futex.h"
 #include "transport/base/sealed_memory.h"
 
 namespace gloo_bypass::dpdk {
@@ -63,11 +59,7 @@ void WakePage::block(Duration timeout) {
   if (timeout <= Duration::zero()) return;
   // Bounded, so that a peer that overwrites the page can cause a delay at most.
   timeout = std::min<Duration>(timeout, std::chrono::hours(1));
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-  timespec relative{};
-  relative.tv_sec = seconds.count();
-  relative.tv_nsec = (timeout - seconds).count();
-  ::syscall(SYS_futex, &shared_->sleeping, FUTEX_WAIT, 1U, &relative, nullptr, 0);
+  sleepWhile(shared_->sleeping, 1, timeout);
 }
 
 void WakePage::wakeIfSleeping() {
@@ -85,7 +77,7 @@ void WakePage::wakeSlowly() {
     case Sleep::kNot:
       return;
     case Sleep::kHere:
-      ::syscall(SYS_futex, &shared_->sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+      wakeAll(shared_->sleeping);
       return;
     case Sleep::kElsewhere:
       if (doorbell_) Doorbell::ring(doorbell_.get());

@@ -64,7 +64,6 @@ class WakePage {
     std::atomic<std::uint32_t> sleeping;  // the futex: a Sleep
     std::atomic<std::uint32_t> waitsForSpace;
   };
-  static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
   struct Unmap {
     void operator()(Shared* page) const;
