@@ -29,6 +29,14 @@ void gatherAll(const Place& place, int round, ScheduleBuilder& builder) {
   }
 }
 
+void gatherAtRoot(const Place& place, int round, ScheduleBuilder& builder) {
+  if (place.rank != place.root) {
+    builder.send(round, one(place.rank), place.root);
+    return;
+  }
+  for (int k = 1; k < place.size; ++k) builder.receive(round, one(away(place, k)), away(place, k));
+}
+
 }  // namespace
 
 Schedule oneShotAllReduce(const Place& place) {
@@ -60,19 +68,13 @@ Schedule directAllGather(const Place& place) {
 Schedule directReduce(const Place& place) {
   ScheduleBuilder builder(place.rank, place.size);
   scatterAndSum(place, builder);
-  if (place.rank != place.root) builder.send(1, one(place.rank), place.root);
-  for (int k = 1; k < place.size && place.rank == place.root; ++k) {
-    builder.receive(1, one(away(place, k)), away(place, k));
-  }
+  gatherAtRoot(place, 1, builder);
   return std::move(builder).finish();
 }
 
 Schedule directGather(const Place& place) {
   ScheduleBuilder builder(place.rank, place.size);
-  if (place.rank != place.root) builder.send(0, one(place.rank), place.root);
-  for (int k = 1; k < place.size && place.rank == place.root; ++k) {
-    builder.receive(0, one(away(place, k)), away(place, k));
-  }
+  gatherAtRoot(place, 0, builder);
   return std::move(builder).finish();
 }
 
