@@ -63,9 +63,9 @@ struct Chunks {
   int ranks;
   std::size_t total;
 
-  Chunks(std::size_t slotBytes, int ranks, std::size_t element, std::size_t total)
+  Chunks(std::size_t stride, int ranks, std::size_t element, std::size_t total)
       : element(element),
-        stride(slotBytes / static_cast<std::size_t>(ranks) / kLineBytes * kLineBytes),
+        stride(stride),
         elements(stride / element * static_cast<std::size_t>(ranks)),
         ranks(ranks),
         total(total) {}
@@ -92,8 +92,8 @@ FlatExecutor::FlatExecutor(Segment segment, FlatOptions options)
       options_(std::move(options)),
       rank_(options_.rank),
       ranks_(segment_.layout().ranks),
-      stretchBytes_(segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes -
-                    kHeadBytes) {
+      strideBytes_(segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes),
+      stretchBytes_(strideBytes_ - kHeadBytes) {
   for (int lane = 0; lane < segment_.layout().lanes; ++lane) {
     lanes_.push_back(
         std::make_unique<Lane>(segment_, rank_, lane, options_.patience, [this](int peer) { return problem(peer); }));
@@ -210,48 +210,52 @@ Status FlatExecutor::reduceAtOnce(Lane& lane, const Call& call) {
   if (!begun_) stageAtOnce(lane, call);
   if (Status status = next(lane); !status) return status;
   if (call.outputs.empty() || bytes == 0) return {};
-  const std::byte* inputs[Layout::kMostRanks];
-  for (int rank = 0; rank < ranks_; ++rank) {
-    inputs[rank] = rank == rank_ ? input : inLine ? lane.payloadOf(rank) : lane.slotOf(rank);
-  }
-  reduce(call.reduction, call.type, call.outputs[0].data, std::span(inputs, static_cast<std::size_t>(ranks_)),
-         call.inputs[0].count, ranks_);
+  sum(call, call.outputs[0].data, call.inputs[0].count, [&](int rank) {
+    return rank == rank_ ? input : inLine ? lane.payloadOf(rank) : lane.slotOf(rank);
+  });
   return {};
 }
+
+// Reduces `count` elements in the order of ranks; source(rank) has that rank's.
+template <typename Source>
+void FlatExecutor::sum(const Call& call, std::byte* output, std::size_t count, Source source) {
+  const std::byte* inputs[Layout::kMostRanks];
+  for (int rank = 0; rank < ranks_; ++rank) inputs[rank] = source(rank);
+  reduce(call.reduction, call.type, output, std::span(inputs, static_cast<std::size_t>(ranks_)), count, ranks_);
+}
+
+// Where what belongs to a rank lies in a slot that has something for each.
+std::size_t FlatExecutor::placeOf(int rank) const { return static_cast<std::size_t>(rank) * strideBytes_; }
 
 // In round r each rank publishes its bytes of chunk r and its result of chunk r - 1. So one wait a chunk suffices.
 Status FlatExecutor::reduceByParts(Lane& lane, const Call& call) {
   const std::byte* input = call.inputs[0].data;
   std::byte* output = call.outputs.empty() ? nullptr : call.outputs[0].data;
   const std::size_t element = sizeOf(call.type);
-  const Chunks chunks(segment_.layout().slotBytes, ranks_, element, call.inputs[0].count);
-  const auto at = [&](int part) { return static_cast<std::size_t>(part) * chunks.stride; };
+  const Chunks chunks(strideBytes_, ranks_, element, call.inputs[0].count);
 
   for (std::uint64_t round = 0; round <= chunks.count(); ++round) {
     std::byte* slot = lane.slot();
     if (round > 0) {
       const auto [offset, bytes] = chunks.part(round - 1, rank_);
-      const std::byte* inputs[Layout::kMostRanks];
       for (std::size_t done = 0; done < bytes; done += kPieceBytes) {
         const std::size_t piece = std::min(kPieceBytes, bytes - done);
-        for (int rank = 0; rank < ranks_; ++rank) {
-          inputs[rank] = (rank == rank_ ? input + offset : lane.slotOf(rank) + at(rank_)) + done;
-        }
-        std::byte* result = output != nullptr ? output + offset + done : slot + at(rank_) + done;
-        reduce(call.reduction, call.type, result, std::span(inputs, static_cast<std::size_t>(ranks_)), piece / element,
-               ranks_);
-        if (output != nullptr) copyToPeers(slot + at(rank_) + done, result, piece);
+        std::byte* staged = slot + placeOf(rank_) + done;
+        std::byte* result = output != nullptr ? output + offset + done : staged;
+        sum(call, result, piece / element,
+            [&](int rank) { return (rank == rank_ ? input + offset : lane.slotOf(rank) + placeOf(rank_)) + done; });
+        if (output != nullptr) copyToPeers(staged, result, piece);
       }
     }
     for (int rank = 0; rank < ranks_ && round < chunks.count(); ++rank) {
       const auto [offset, bytes] = chunks.part(round, rank);
-      if (rank != rank_) copyToPeers(slot + at(rank), input + offset, bytes);
+      if (rank != rank_) copyToPeers(slot + placeOf(rank), input + offset, bytes);
     }
     finishCopies();
     if (Status status = next(lane); !status) return status;
     for (int rank = 0; rank < ranks_ && round > 0 && output != nullptr; ++rank) {
       const auto [offset, bytes] = chunks.part(round - 1, rank);
-      if (rank != rank_) std::memcpy(output + offset, lane.slotOf(rank) + at(rank), bytes);
+      if (rank != rank_) std::memcpy(output + offset, lane.slotOf(rank) + placeOf(rank), bytes);
     }
   }
   return {};
@@ -284,11 +288,7 @@ Status FlatExecutor::rounds(Lane& lane, std::uint64_t mine, std::uint64_t bytes,
   return {};
 }
 
-// What goes to one peer lies in a stretch of its own in the slot: a head, then bytes.
-std::byte* FlatExecutor::stretchFor(std::byte* slot, int rank) const {
-  return slot + static_cast<std::size_t>(rank) * (kHeadBytes + stretchBytes_);
-}
-
+// What goes to one peer: a head, then bytes.
 void FlatExecutor::stageForEach(const Call& call, std::uint64_t round, std::byte* slot) const {
   const std::size_t element = sizeOf(call.type);
   for (std::size_t i = 0; i < call.inputs.size(); ++i) {
@@ -296,7 +296,7 @@ void FlatExecutor::stageForEach(const Call& call, std::uint64_t round, std::byte
     if (rank == rank_) continue;
     const std::size_t bytes = call.inputs[i].count * element;
     const auto [offset, length] = stretchOf(bytes, stretchBytes_, round);
-    std::byte* stretch = stretchFor(slot, rank);
+    std::byte* stretch = slot + placeOf(rank);
     if (round == 0) writeHead(stretch, bytes);
     copyToPeers(stretch + kHeadBytes, call.inputs[i].data + offset, length);
   }
@@ -304,7 +304,7 @@ void FlatExecutor::stageForEach(const Call& call, std::uint64_t round, std::byte
 
 // The bytes that a peer has staged for this rank; null, if it has staged a block of another length.
 const std::byte* FlatExecutor::stagedBy(const Lane& lane, int peer, std::size_t bytes, std::uint64_t round) const {
-  const std::byte* stretch = lane.slotOf(peer) + static_cast<std::size_t>(rank_) * (kHeadBytes + stretchBytes_);
+  const std::byte* stretch = lane.slotOf(peer) + placeOf(rank_);
   return round == 0 && headOf(stretch) != bytes ? nullptr : stretch + kHeadBytes;
 }
 
@@ -320,14 +320,13 @@ Status FlatExecutor::reduceScatter(Lane& lane, const Call& call) {
   const auto stage = [&](std::uint64_t round, std::byte* slot) { stageForEach(call, round, slot); };
   const auto read = [&](std::uint64_t round) {
     const auto [offset, length] = stretchOf(own.count * element, stretchBytes_, round);
-    const std::byte* inputs[Layout::kMostRanks];
     for (int rank = 0; rank < ranks_; ++rank) {
-      inputs[rank] = rank == rank_ ? own.data + offset : stagedBy(lane, rank, own.count * element, round);
-      if (rank != rank_ && inputs[rank] == nullptr) return rank;
+      if (rank != rank_ && stagedBy(lane, rank, own.count * element, round) == nullptr) return rank;
     }
     if (length > 0) {
-      reduce(call.reduction, call.type, call.outputs[0].data + offset,
-             std::span(inputs, static_cast<std::size_t>(ranks_)), length / element, ranks_);
+      sum(call, call.outputs[0].data + offset, length / element, [&](int rank) {
+        return rank == rank_ ? own.data + offset : lane.slotOf(rank) + placeOf(rank_) + kHeadBytes;
+      });
     }
     return -1;
   };

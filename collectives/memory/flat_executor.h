@@ -78,7 +78,9 @@ class FlatExecutor final : public Executor {
   Status toEach(Lane& lane, const Call& call);
   template <typename Stage, typename Read>
   Status rounds(Lane& lane, std::uint64_t mine, std::uint64_t bytes, Stage stage, Read read);
-  std::byte* stretchFor(std::byte* slot, int rank) const;
+  template <typename Source>
+  void sum(const Call& call, std::byte* output, std::size_t count, Source source);
+  std::size_t placeOf(int rank) const;
   void stageForEach(const Call& call, std::uint64_t round, std::byte* slot) const;
   const std::byte* stagedBy(const Lane& lane, int peer, std::size_t bytes, std::uint64_t round) const;
   std::uint64_t roundsForEach(const Call& call) const;
@@ -86,7 +88,8 @@ class FlatExecutor final : public Executor {
   Segment segment_;
   const FlatOptions options_;
   const int rank_, ranks_;
-  const std::size_t stretchBytes_;  // of a round, for one peer
+  const std::size_t strideBytes_;   // of a slot, for one rank
+  const std::size_t stretchBytes_;  // of these: a round's bytes, without their head
   std::vector<std::unique_ptr<Lane>> lanes_;
   // Of the operation under way.
   DescriptionWords words_;
