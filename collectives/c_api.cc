@@ -1,14 +1,13 @@
 // collectives/c_api.h over Group.
-#include <algorithm>
-#include <cstring>
+#include <cstddef>
 #include <memory>
-#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "collectives/c_table.h"
 #include "collectives/group.h"
+#include "transport/base/c_text.h"
 #include "transport/progress/progress_engine.h"
 
 using namespace gloo_bypass;
@@ -25,13 +24,6 @@ static_assert(sizeof(gloo_bypass_block) == sizeof(Block) &&
 static_assert(GLOO_BYPASS_BARRIER == static_cast<int>(Kind::kBarrier) &&
               GLOO_BYPASS_FLOAT64 == static_cast<int>(ElementType::kFloat64) &&
               GLOO_BYPASS_XOR == static_cast<int>(Reduction::kBitXor));
-
-void write(const std::string& text, char* error, std::size_t capacity) {
-  if (capacity == 0) return;
-  const std::size_t length = std::min(text.size(), capacity - 1);
-  std::memcpy(error, text.data(), length);
-  error[length] = '\0';
-}
 
 int failureOf(ErrorCode code) {
   switch (code) {
@@ -52,7 +44,7 @@ int failureOf(ErrorCode code) {
 
 int answer(const Status& status, char* error, std::size_t capacity) {
   if (status) return 0;
-  write(status.error().message, error, capacity);
+  copyInC(status.error().message, error, capacity);
   return failureOf(status.error().code);
 }
 
@@ -62,7 +54,7 @@ int guarded(char* error, std::size_t capacity, F f) noexcept {
   try {
     return f();
   } catch (const std::exception& thrown) {
-    write(thrown.what(), error, capacity);
+    copyInC(thrown.what(), error, capacity);
     return GLOO_BYPASS_FAILED;
   }
 }
@@ -156,20 +148,27 @@ void reportTo(gloo_bypass_done done, void* context, const Status& status, int pe
   }
 }
 
-void start(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_done done, void* context) {
-  if (!isKnown(*call)) return reportTo(done, context, kUnknown, -1);
+// Begins what `post` begins with the report that it gets; reports too if it throws.
+template <typename Post>
+void post(gloo_bypass_done done, void* context, Post post) {
   char error[256] = "";
   const int failure = guarded(error, sizeof(error), [&] {
-    group->group->start(callOf(*call), std::chrono::milliseconds(call->timeout_ms),
-                        [done, context](const Status& status) { reportTo(done, context, status, -1); });
+    post([done, context](const Status& status, int peer) { reportTo(done, context, status, peer); });
     return 0;
   });
   if (failure != 0) done(context, failure, error, -1);
 }
 
+void start(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_done done, void* context) {
+  if (!isKnown(*call)) return reportTo(done, context, kUnknown, -1);
+  post(done, context, [&](auto report) {
+    group->group->start(callOf(*call), std::chrono::milliseconds(call->timeout_ms),
+                        [report](const Status& status) { report(status, -1); });
+  });
+}
+
 void assist(gloo_bypass_group* group, int (*reached)(void*), void* data) {
-  char error[256] = "";
-  (void)guarded(error, sizeof(error), [&] {
+  (void)guarded(nullptr, 0, [&] {
     group->group->assist([&] { return reached(data) != 0; });
     return 0;
   });
@@ -182,16 +181,6 @@ Message messageOf(const gloo_bypass_message& message) {
       .peer = message.peer, .tag = message.tag, .data = static_cast<std::byte*>(message.data), .bytes = message.bytes};
 }
 
-template <typename Post>
-void post(gloo_bypass_done done, void* context, Post post) {
-  char error[256] = "";
-  const int failure = guarded(error, sizeof(error), [&] {
-    post([done, context](const Status& status, int peer) { reportTo(done, context, status, peer); });
-    return 0;
-  });
-  if (failure != 0) done(context, failure, error, -1);
-}
-
 void send(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_bypass_done done, void* context) {
   post(done, context, [&](auto report) { group->group->send(messageOf(*message), report); });
 }
@@ -201,8 +190,7 @@ void receive(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_
 }
 
 int waitFor(gloo_bypass_group* group, int (*reached)(void*), void* data, int64_t timeout_ms) {
-  char error[256] = "";
-  const int result = guarded(error, sizeof(error), [&] {
+  const int result = guarded(nullptr, 0, [&] {
     const TimePoint deadline = monotonicNow() + std::chrono::milliseconds(timeout_ms);
     return group->group->wait([&] { return reached(data) != 0; }, deadline) ? 1 : 0;
   });
@@ -212,11 +200,7 @@ int waitFor(gloo_bypass_group* group, int (*reached)(void*), void* data, int64_t
 void abortGroup(gloo_bypass_group* group) { group->group->abort(); }
 
 int describeGroup(gloo_bypass_group* group, char* buffer, size_t capacity) {
-  return guarded(buffer, capacity, [&] {
-    const std::string text = group->group->describe();
-    write(text, buffer, capacity);
-    return static_cast<int>(text.size() + 1);
-  });
+  return answerInC(buffer, capacity, [&] { return group->group->describe(); });
 }
 
 constexpr gloo_bypass_collectives kTable = {.version = GLOO_BYPASS_COLLECTIVES_VERSION,

@@ -1,7 +1,7 @@
 // The plug-in for one PyTorch registers its transports when it is loaded; see plugin/torch/preload.cc.
-#include "plugin/torch/c_text.h"
 #include "plugin/torch/gloo_bypass.h"
 #include "plugin/torch/registration.h"
+#include "transport/base/c_text.h"
 
 namespace {
 

@@ -1,8 +1,8 @@
 // The plug-in's C functions (gloo_bypass.h). No exception leaves them.
 #include "collectives/c_table.h"
 #include "plugin/torch/availability.h"
-#include "plugin/torch/c_text.h"
 #include "plugin/torch/gloo_bypass.h"
+#include "transport/base/c_text.h"
 #include "transport/process/process_transport.h"
 
 GLOO_BYPASS_VISIBLE int gloo_bypass_stats_json(char* buffer, size_t capacity) {

@@ -2,10 +2,10 @@
 #include <exception>
 #include <string>
 
-#include "plugin/torch/c_text.h"
 #include "plugin/torch/gloo_bypass.h"
 #include "plugin/torch/registration.h"
 #include "plugin/wheel/verification.h"
+#include "transport/base/c_text.h"
 
 GLOO_BYPASS_VISIBLE int gloo_bypass_register(char* buffer, size_t capacity) {
   return gloo_bypass::answerInC(buffer, capacity, [] {

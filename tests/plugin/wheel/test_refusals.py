@@ -17,7 +17,7 @@ LOAD = (
 )
 GENERATIONS = ROOT / "build-wheel" / "generations"
 ENTRY = (
-    '#include "plugin/torch/c_text.h"\n#include "plugin/wheel/verification.h"\n'
+    '#include "transport/base/c_text.h"\n#include "plugin/wheel/verification.h"\n'
     "GLOO_BYPASS_VISIBLE int answer(char* buffer, size_t capacity) {\n"
     "  return gloo_bypass::answerInC(buffer, capacity, gloo_bypass::whatDoesNotFit);\n}\n"
 )
