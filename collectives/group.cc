@@ -20,6 +20,7 @@
 #include "collectives/ordered_group.h"
 #include "transport/base/printable.h"
 #include "transport/process/named_transport.h"
+#include "transport/progress/core_use.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
@@ -208,7 +209,9 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   const TimePoint deadline = monotonicNow() + options.timeout;
   const auto link = Link::named(options.transport);
   if (!link) return link.error();
-  auto place = MeetingPlace::open();
+  // Ranks meet for memory only: other groups need no socket of the host.
+  const bool alone = options.size == 1;
+  auto place = alone || link.value().hasMemory ? MeetingPlace::open() : MeetingPlace();
   if (!place) return place.error();
   const Card own{.protocol = kProtocol,
                  .cores = usableCores(),
@@ -221,7 +224,6 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   if (!cards) return cards.error();
   const bool oneHost = !own.host.empty() && std::all_of(cards.value().begin(), cards.value().end(),
                                                         [&](const Card& card) { return card.host == own.host; });
-  const bool alone = options.size == 1;
   if (alone || (link.value().hasMemory && oneHost && options.size <= Layout::kMostRanks)) {
     return overMemory(options, link.value(), cards.value(), std::move(place).value(), std::move(rendezvous), deadline);
   }

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,11 +10,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <optional>
 #include <span>
 #include <utility>
 
+#include "transport/base/boot_id.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/packet_socket.h"
 #include "transport/progress/progress_engine.h"
@@ -37,23 +36,10 @@ struct HostMeeting::Hello {
 };
 
 std::string hostIdentity() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  const std::string boot = bootId();
   struct stat network{};
   if (boot.empty() || ::stat("/proc/self/ns/net", &network) != 0) return "";
   return fmt::format("{}/{}/{}", boot, network.st_ino, ::getuid());
-}
-
-int usableCores() {
-  cpu_set_t allowed;
-  int cores = ::sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  // cgroup v2's "quota period" in us, or "max period" (Documentation/admin-guide/cgroup-v2.rst).
-  std::ifstream limit("/sys/fs/cgroup/cpu.max");
-  long quota = 0, period = 0;
-  if (limit >> quota >> period && quota > 0 && period > 0) {
-    cores = std::min(cores, static_cast<int>((quota + period - 1) / period));
-  }
-  return std::max(cores, 1);
 }
 
 Result<MeetingPlace> MeetingPlace::open() {

@@ -29,9 +29,6 @@ namespace gloo_bypass::collectives {
 // "boot id/network namespace/user": equal at two processes if and only if they can meet. Empty: unknown, stays alone.
 std::string hostIdentity();
 
-// The cores that this process may use: its affinity mask, and its cgroup's limit (rounded up).
-int usableCores();
-
 using MeetingSecret = std::array<std::uint8_t, 16>;
 
 // Where the leader waits. Made by every rank, since none knows yet who will lead.

@@ -10,9 +10,9 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
+#include "transport/base/boot_id.h"
 #include "transport/base/packet_socket.h"
 #include "transport/base/printable.h"
 #include "transport/dpdk/port_address.h"
@@ -101,9 +101,7 @@ Result<std::string> prepareMemifDirectory(const TransportConfig& config) {
 
 PortId machineId() {
   PortId id{};
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::string text;
-  file >> text;
+  std::string text = bootId();
   std::erase(text, '-');
   for (std::size_t i = 0; i < id.size() && 2 * i + 1 < text.size(); ++i) {
     id[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));

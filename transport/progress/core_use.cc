@@ -4,7 +4,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 
 #include "transport/base/file_descriptor.h"
 
@@ -37,6 +39,16 @@ bool coreSeemsIdle() {
   const int runnable = runnableThreads(textOf("/proc/loadavg").data());
   cpu_set_t allowed;  // the call fails for more cores than the set holds
   return runnable > 0 && sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && runnable <= CPU_COUNT(&allowed);
+}
+
+int usableCores() {
+  cpu_set_t allowed;
+  int cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  // cgroup v2's "quota period" in us, or "max period" (Documentation/admin-guide/cgroup-v2.rst).
+  long quota = 0, period = 0;
+  const bool limited = std::sscanf(textOf("/sys/fs/cgroup/cpu.max").data(), "%ld %ld", &quota, &period) == 2;
+  if (limited && quota > 0 && period > 0) cores = std::min(cores, static_cast<int>((quota + period - 1) / period));
+  return std::max(cores, 1);
 }
 
 }  // namespace gloo_bypass

@@ -18,4 +18,7 @@ int runnableThreads(const char* loadavg);
 // idle then. False if unknown.
 bool coreSeemsIdle();
 
+// The cores that this process may use, at least 1: by its affinity mask, and by its cgroup's limit, rounded up.
+int usableCores();
+
 }  // namespace gloo_bypass
