@@ -98,9 +98,9 @@ typedef struct {
   size_t bytes;
 } gloo_bypass_message;
 
-/* `failure` 0: success; `peer`: who sent, for a receive. start's runs on a thread of the group, or before start
- * returns. A message's runs on whichever thread drives, or before send and receive return: it must neither block nor
- * call the group. */
+/* `failure` 0: success; `peer`: who sent, for a receive. start's runs on the thread that ends the
+ * operation, or before start returns. A message's runs on whichever thread drives, or before send and receive return:
+ * it must neither block nor call the group. */
 typedef void (*gloo_bypass_done)(void* context, int failure, const char* error, int peer);
 
 typedef struct {
@@ -112,8 +112,8 @@ typedef struct {
   int (*run)(gloo_bypass_group* group, const gloo_bypass_call* call, char* error, size_t capacity);
   /* Copies *call and its arrays, not the memory that they point to. */
   void (*start)(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_done done, void* context);
-  /* For who waits for what start began: runs it on this thread if no other has begun it. Returns once reached(data) is
-   * not 0, or when only waiting is left. */
+  /* For a thread that waits for what start began: runs it on this thread if no other has begun it. Returns once
+   * reached(data) is not 0, or when only waiting is left. */
   void (*assist)(gloo_bypass_group* group, int (*reached)(void* data), void* data);
   /* What start began of a small operation ends only when somebody waits for it in assist, with the next operation, or
    * after this. */

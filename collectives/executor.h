@@ -1,5 +1,5 @@
 // Runs collective operations among a fixed set of ranks over one kind of link: memory within a host (memory/), or
-// message channels (network/). A Group (group.h) has one or several, and gives each operation to one of them.
+// message channels (network/). A Group (group.h) has one.
 //
 // Thread: one at a time calls run(); abort() from any. Every rank runs the same operations in the same order.
 #pragma once
@@ -19,7 +19,7 @@ class Executor {
   //   kInvalidArgument   ranks called different operations: names this rank, the other, and both calls
   //   kPeerVanished      a rank ended: names it
   //   kPeerClosed        a rank left the group in good order while others go on
-  //   kTimedOut          the deadline passed: names the ranks that had not come
+  //   kTimedOut          the deadline passed: names a rank that had not come
   //   kCancelled         abort() was called here
   //   kPeerViolatedProtocol
   virtual Status run(const Call& call, TimePoint deadline) = 0;

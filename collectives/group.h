@@ -3,7 +3,8 @@
 // otherwise.
 //
 // Thread: any. Operations run in the order in which they were started. run() executes on the caller's thread if nothing
-// is under way before it, which costs no hand-over; start() executes on the group's own thread.
+// is under way before it, which costs no hand-over; what start() began executes on the group's own thread, or on that
+// of whoever waits for it in assist().
 #pragma once
 
 #include <chrono>
@@ -48,16 +49,17 @@ class Group {
   // Runs one operation to its end. Zero timeout: the group's. Errors: Executor::run's, and kInvalidArgument for a call
   // that this rank alone can see is wrong (faultOf); the group goes on after the latter.
   virtual Status run(const Call& call, std::chrono::milliseconds timeout) = 0;
-  // Copies the call's spans (not the memory they point to). `done` runs once, on the group's thread, without locks
-  // held; it must not block, and may start further operations.
+  // Copies the call's spans (not the memory they point to). `done` runs once, on the thread that ends the operation,
+  // without locks held; it must not block, and may start further operations.
   virtual void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) = 0;
 
-  // For who waits for an operation that start() began: runs it here, and what comes before it, if no thread has begun
-  // them yet. So a wait that follows at once costs no hand-over. Returns when `reached`, or when only waiting is left.
+  // For a thread that waits for an operation that start() began: runs it here, and what comes before it, if no thread
+  // has begun them yet. So a wait that follows at once costs no hand-over. Returns when `reached`, or when only waiting
+  // is left.
   virtual void assist(const std::function<bool()>& reached) = 0;
 
   // A small operation that start() began ends only when somebody waits for it in assist(), with the next operation, or
-  // after this. For who is told by `done` alone.
+  // after this. For a caller that only `done` reaches.
   virtual void hasten() = 0;
 
   // Messages are independent of the collectives, and any number may be under way. `done` gets the peer that sent; it
@@ -72,7 +74,7 @@ class Group {
   virtual void abort() noexcept = 0;
   // Under which name the process's counters have the collectives' bytes: MEMORY, or the transport's.
   virtual std::string carrier() const = 0;
-  // "8 ranks: flat shared memory, 2 lanes", for logs and doctor.
+  // "8 ranks of one host: flat shared memory, 2 threads each", for logs.
   virtual std::string describe() const = 0;
 };
 
