@@ -6,20 +6,13 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from . import _tensors as of
-from ._calls import Blocks, Tensors, c10d, check_numel, listed, only, options_of
+from ._calls import Tensors, c10d, check_numel, listed, only, options_of
 from ._reductions import Reductions
 from ._tensors import Staging
 from ._work import DONE, Work, for_pytorch
 
 _ANY_PEER = -1
 _TAGS = 0xFFFFFFFF
-
-
-def _blocks(staging: Staging, tensors: Sequence[torch.Tensor], outputs: bool) -> Blocks:
-    blocks: List[int] = []
-    for tensor in tensors:
-        blocks += staging.block(staging.output(tensor) if outputs else staging.input(tensor))
-    return tuple(blocks)
 
 
 class Movement(Reductions):
@@ -55,7 +48,7 @@ class Movement(Reductions):
                 check_numel("an output of gather", target, tensor.numel())
         staging = Staging(of.GATHER, [tensor, *targets])
         source = staging.block(staging.input(tensor))
-        blocks = _blocks(staging, targets, outputs=True)
+        blocks = staging.outputs(targets)
         return self._do(of.GATHER, staging, opts, source, blocks, list(targets), root=opts.rootRank)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
@@ -72,7 +65,7 @@ class Movement(Reductions):
             for source in sources:
                 check_numel("an input of scatter", source, tensor.numel())
         staging = Staging(of.SCATTER, [tensor, *sources])
-        blocks = _blocks(staging, sources, outputs=False)
+        blocks = staging.inputs(sources)
         target = staging.block(staging.output(tensor))
         return self._do(of.SCATTER, staging, opts, blocks, target, [tensor], root=opts.rootRank)
 
@@ -94,7 +87,7 @@ class Movement(Reductions):
         uneven = any(target.numel() != tensor.numel() for target in targets)
         staging = Staging(of.ALL_GATHER, [tensor, *targets])
         source = staging.block(staging.input(tensor))
-        blocks = _blocks(staging, targets, outputs=True)
+        blocks = staging.outputs(targets)
         return self._start(of.ALL_GATHER, staging, opts, source, blocks, targets, uneven=uneven)
 
     def allgather_coalesced(self, outputs: List[Tensors], inputs: Tensors, opts: Any = None) -> Any:
@@ -142,8 +135,8 @@ class Movement(Reductions):
         self._check_number("the input of all_to_all", inputs)
         check_numel("this rank's own output of all_to_all", outputs[self._rank], inputs[self._rank].numel())
         staging = Staging(of.ALL_TO_ALL, [*inputs, *outputs])
-        sources = _blocks(staging, inputs, outputs=False)
-        targets = _blocks(staging, outputs, outputs=True)
+        sources = staging.inputs(inputs)
+        targets = staging.outputs(outputs)
         return self._do(of.ALL_TO_ALL, staging, opts, sources, targets, outputs)
 
     def all_to_all_single(

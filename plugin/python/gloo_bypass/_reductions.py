@@ -65,7 +65,7 @@ class Reductions(Calls):
     def _gather_uneven(self, outputs: Tensors, tensor: torch.Tensor, opts: Any) -> None:
         staging = Staging(of.ALL_GATHER, [tensor, *outputs])
         source = staging.block(staging.input(tensor))
-        blocks = sum((staging.block(staging.output(output)) for output in outputs), ())
+        blocks = staging.outputs(outputs)
         self._do(of.ALL_GATHER, staging, opts, source, blocks, outputs, uneven=True)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
@@ -103,7 +103,7 @@ class Reductions(Calls):
         check_numel("the output of reduce_scatter", output, parts[self._rank].numel())
         reduction = reduction_of(opts.reduceOp)
         staging = Staging(of.REDUCE_SCATTER, [output, *parts], reduction)
-        blocks = sum((staging.block(staging.input(part)) for part in parts), ())
+        blocks = staging.inputs(parts)
         target = staging.block(staging.output(output))
         return self._do(of.REDUCE_SCATTER, staging, opts, blocks, target, [output], reduction)
 

@@ -111,6 +111,12 @@ class Staging:
         self.copies.append((tensor, copy))
         return copy
 
+    def inputs(self, tensors: Sequence[torch.Tensor]) -> Tuple[int, ...]:
+        return tuple(number for tensor in tensors for number in self.block(self.input(tensor)))
+
+    def outputs(self, tensors: Sequence[torch.Tensor]) -> Tuple[int, ...]:
+        return tuple(number for tensor in tensors for number in self.block(self.output(tensor)))
+
     def parts(self, tensor: torch.Tensor, counts: Sequence[int]) -> Tuple[int, ...]:
         """Blocks one after the other in a dense tensor; counts of its elements."""
         address, blocks = self.block(tensor)[0], []
