@@ -146,20 +146,6 @@ std::vector<Backend> backends() {
   return all;
 }
 
-void inThreads(int count, const std::function<void(int)>& body) {
-  std::vector<std::thread> threads;
-  for (int i = 0; i < count; ++i) {
-    threads.emplace_back([&body, i] {
-      try {
-        body(i);
-      } catch (const std::exception& e) {
-        ADD_FAILURE() << "thread " << i << ": " << e.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 void spawn(const Backend& backend, int size, const std::function<void(ContextPtr)>& body, Milliseconds timeout) {
   const auto store = std::make_shared<::gloo::rendezvous::HashStore>();
   // A rank that fails must not take its pairs from others that are about to finish.

@@ -14,6 +14,8 @@
 #include <gloo/transport/device.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/in_threads.h"
+
 namespace gloo_bypass::test {
 
 struct Backend {
@@ -55,9 +57,6 @@ struct Mesh {
   std::vector<std::shared_ptr<::gloo::transport::Context>> contexts;
 };
 Mesh connectedMesh(const Backend& backend, int size, Milliseconds timeout = kPatience);
-
-// Runs `body(rank)` in `count` threads; an exception fails the test.
-void inThreads(int count, const std::function<void(int)>& body);
 
 class Conformance : public ::testing::TestWithParam<Backend> {
  protected:

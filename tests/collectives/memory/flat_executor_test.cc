@@ -5,15 +5,30 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cstring>
+#include <memory>
 #include <numeric>
+#include <random>
+#include <thread>
+#include <vector>
 
-#include "tests/collectives/executor_cases.h"
+#include "tests/collectives/every_kind.h"
+#include "tests/support/in_threads.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
 namespace {
 
+using gloo_bypass::test::inThreads;
+using test::Case;
+using test::runsRight;
+using test::soon;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+
+using Ranks = std::vector<std::unique_ptr<Executor>>;
+constexpr std::size_t kCounts[] = {0, 1, 5, 6, 100, 4'097, 30'001, 200'003};
 
 FileDescriptor copyOf(const FileDescriptor& file) { return FileDescriptor(::dup(file.get())); }
 
@@ -41,13 +56,36 @@ Call allReduce(std::span<const ConstBlock> inputs, std::span<const Block> output
 class FlatExecutor_Run : public ::testing::TestWithParam<int> {};
 
 TEST_P(FlatExecutor_Run, EveryKind_GivesWhatItMust) {
-  Ranks ranks = makeRanks(GetParam());
-  runEveryKind(ranks, 200'003);
+  const int size = GetParam();
+  Ranks ranks = makeRanks(size);
+  inThreads(size, [&](int rank) {
+    int turn = 0;
+    for (int k = 0; k < kKinds; ++k) {
+      const auto kind = static_cast<Kind>(k);
+      for (const std::size_t count : kCounts) {
+        for (const bool uneven : {false, true}) {
+          if (uneven && !test::hasBlocks(kind)) continue;
+          for (const bool inPlace : {false, true}) {
+            // The largest of eight bytes: it takes several rounds of all kinds.
+            const ElementType type = count == kCounts[7] ? ElementType::kInt64 : test::kTypes[turn % 4];
+            const Case c{kind, type, count, size, turn++ % size, uneven, inPlace};
+            ASSERT_TRUE(runsRight(*ranks[static_cast<std::size_t>(rank)], c, rank, Reduction::kSum));
+          }
+        }
+      }
+    }
+  });
 }
 
 TEST_P(FlatExecutor_Run, SeveralLanes_GiveTheSame) {
-  Ranks ranks = makeRanks(GetParam(), 3);
-  for (const Kind kind : kEveryKind) runAndCheck(ranks, kind, 300'001, 0, false, false);
+  const int size = GetParam();
+  Ranks ranks = makeRanks(size, 3);
+  inThreads(size, [&](int rank) {
+    for (int k = 0; k < kKinds; ++k) {
+      const Case c{static_cast<Kind>(k), ElementType::kInt64, 300'001, size, 0, false, false};
+      ASSERT_TRUE(runsRight(*ranks[static_cast<std::size_t>(rank)], c, rank, Reduction::kSum));
+    }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, FlatExecutor_Run, ::testing::Values(1, 2, 3, 4, 7, 8));
@@ -62,7 +100,7 @@ TEST(FlatExecutor_Bits, AnySizeLanesAndRank_SameSumInTheOrderOfRanks) {
   for (const int lanes : {1, 2}) {
     Ranks ranks = makeRanks(3, lanes);
     for (const std::size_t count : {std::size_t{3}, std::size_t{1000}, kCount}) {
-      onEveryRank(3, [&](int rank) {
+      inThreads(3, [&](int rank) {
         std::vector<float> result(count);
         const ConstBlock input{reinterpret_cast<const std::byte*>(values[static_cast<std::size_t>(rank)].data()),
                                count};
@@ -78,7 +116,7 @@ TEST(FlatExecutor_Bits, AnySizeLanesAndRank_SameSumInTheOrderOfRanks) {
 
 TEST(FlatExecutor_Disagreement, DifferentOperations_BothRanksAndCallsAreNamedAtEveryRank) {
   Ranks ranks = makeRanks(3);
-  onEveryRank(3, [&](int rank) {
+  inThreads(3, [&](int rank) {
     float value = 1;
     const ConstBlock input{reinterpret_cast<const std::byte*>(&value), 1};
     const Block output{reinterpret_cast<std::byte*>(&value), 1};
@@ -100,7 +138,7 @@ TEST(FlatExecutor_Disagreement, BlocksOfOtherLengths_AreAnErrorAndNoStaleBytes) 
   for (const Kind kind : {Kind::kAllToAll, Kind::kAllGather, Kind::kReduceScatter}) {
     Ranks ranks = makeRanks(2);
     std::atomic<int> failed{0};
-    onEveryRank(2, [&](int rank) {
+    inThreads(2, [&](int rank) {
       std::vector<float> values(64);
       auto* bytes = reinterpret_cast<std::byte*>(values.data());
       // What rank 0 has for rank 1 has 4 elements, and rank 1 expects 6; the sum is 8 at both.
