@@ -24,8 +24,11 @@ def asks_for_ours() -> bool:
 
 
 def replaces_gloo() -> bool:
-    """Whether groups that a program makes with "gloo" are to be ours."""
-    return os.environ.get(_OURS_FOR_GLOO, "").strip().lower() == "own"
+    """Whether groups that a program makes with "gloo" are to be ours. ValueError if the setting is neither."""
+    value = os.environ.get(_OURS_FOR_GLOO, "")
+    if value not in ("", "gloo", "own"):
+        raise ValueError(f"{_OURS_FOR_GLOO}={value!r} is not allowed: it must be gloo or own")
+    return value == "own"
 
 
 class Request:
@@ -143,6 +146,8 @@ def register() -> None:
         return
     if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH:
         dist.Backend.register_backend(NAME, _refuse)
+        if replaces_gloo():
+            _refuse()  # now: this PyTorch would go on with Gloo's
         return
     from torch.distributed import distributed_c10d as c10d
 

@@ -1,5 +1,5 @@
-// What every Executor must do, whatever it runs over: operations of all kinds, and their plain results. An executor's test
-// makes the ranks, as threads of one process, and runs cases on them.
+// What every Executor must do, whatever it runs over: operations of all kinds, and their plain results. An executor's
+// test makes the ranks, as threads of one process, and runs cases on them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -101,6 +101,13 @@ def test_Setting_CollectivesAreGloos_GroupsAreGloos(new_enough, value):
         ranks.succeed()
 
 
+def test_Setting_CollectivesAreNeither_GroupSaysWhatIsAllowed(new_enough):
+    with ranks_of("door_behaviour.py", 2, "gloo_is_gloos", GLOO_BYPASS_COLLECTIVES="Own") as ranks:
+        ranks.wait()
+        for rank in range(2):
+            assert "GLOO_BYPASS_COLLECTIVES='Own' is not allowed: it must be gloo or own" in ranks.output(rank)
+
+
 def test_Debug_IsDetail_CollectivesWork(new_enough):
     with ranks_of("door_behaviour.py", 2, "beyond_gloo", TORCH_DISTRIBUTED_DEBUG="DETAIL") as ranks:
         ranks.succeed()
@@ -129,6 +136,14 @@ def test_Group_OldPyTorch_OneLineSaysNo(installed_torch, tmp_path):
     assert last.startswith("RuntimeError: gloo_bypass: the backend 'bypass' needs PyTorch 2.6 or later, this is 1."), (
         last
     )
+
+
+def test_Setting_OwnCollectivesWithOldPyTorch_ImportSaysNo(installed_torch, tmp_path):
+    if installed_torch >= LEAST_TORCH:
+        pytest.skip("this PyTorch is new enough")
+    environment = environment_for(tmp_path) | {"GLOO_BYPASS_COLLECTIVES": "own"}
+    last = run(["-c", "import gloo_bypass"], environment, status=1).stderr.strip().splitlines()[-1]
+    assert "needs PyTorch 2.6 or later, this is 1." in last, last
 
 
 def test_Extension_OnItsOwn_UsesTheLimitedApiAndLinksWithNothingOfOurs():
