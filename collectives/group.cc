@@ -39,6 +39,7 @@ constexpr int kMostThreads = 8;  // copies and sums of one rank are not faster w
 struct Card {
   int protocol = 0, cores = 1, threads = 0;
   std::string transport, host, place;
+  std::string choices;  // of algorithms, as ChoiceTable::text(); empty: nothing is set
   MeetingSecret secret{};
 };
 
@@ -47,7 +48,7 @@ Error refused(ErrorCode code, std::string text) { return {ErrorScope::kSession, 
 std::vector<std::byte> textOf(const Card& card) {
   const std::string text =
       Json{{"protocol", card.protocol}, {"cores", card.cores}, {"threads", card.threads}, {"transport", card.transport},
-           {"host", card.host},         {"place", card.place}, {"secret", card.secret}}
+           {"host", card.host},         {"place", card.place}, {"choices", card.choices}, {"secret", card.secret}}
           .dump();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -65,6 +66,7 @@ std::optional<Card> cardIn(std::span<const std::byte> bytes) {
     card.transport = json.at("transport").get<std::string>();
     card.host = json.at("host").get<std::string>();
     card.place = json.at("place").get<std::string>();
+    card.choices = json.at("choices").get<std::string>();
     card.secret = json.at("secret").get<MeetingSecret>();
     return card;
   } catch (const Json::exception&) {
@@ -102,6 +104,24 @@ Result<std::vector<Card>> exchange(const GroupOptions& options, const Card& own,
     cards.push_back(*card);
   }
   return cards;
+}
+
+// Rank 0's choices hold for all.
+Result<ChoiceTable> commonChoices(std::span<const Card> cards) {
+  for (std::size_t rank = 1; rank < cards.size(); ++rank) {
+    if (cards[rank].choices.empty() || cards[rank].choices == cards[0].choices) continue;
+    return refused(ErrorCode::kConfiguration,
+                   fmt::format("rank {} chooses other algorithms than rank 0: set GLOO_BYPASS_CHOICES, "
+                               "GLOO_BYPASS_ALGORITHM and GLOO_BYPASS_SUM_ORDER alike, or at rank 0 only",
+                               rank));
+  }
+  if (cards[0].choices.empty()) return ChoiceTable();
+  auto choices = ChoiceTable::parse(cards[0].choices);
+  if (!choices) {
+    return refused(ErrorCode::kPeerViolatedProtocol,
+                   fmt::format("what rank 0 published cannot be read: {}", choices.error().message));
+  }
+  return choices;
 }
 
 // How many threads each rank of a host uses, and whether they have cores of their own: the same at all of its ranks.
@@ -175,10 +195,10 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
 }
 
 Result<std::unique_ptr<Group>> overChannels(const GroupOptions& options, const Link& link, std::span<const Card> cards,
-                                            Rendezvous& rendezvous, TimePoint deadline) {
+                                            ChoiceTable choices, Rendezvous& rendezvous, TimePoint deadline) {
   auto transport = acquireTransport(link.transport, options.interface);
   if (!transport) return transport.error();
-  NetworkOptions network{.rank = options.rank, .size = options.size};
+  NetworkOptions network{.rank = options.rank, .size = options.size, .choices = std::move(choices)};
   network.timeout =
       std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow()), std::chrono::milliseconds(1));
   for (const Card& card : cards) {
@@ -209,6 +229,7 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   const TimePoint deadline = monotonicNow() + options.timeout;
   const auto link = Link::named(options.transport);
   if (!link) return link.error();
+  const ChoiceTable choices = options.choices.value_or(link.value().choices);
   // Ranks meet for memory only: other groups need no socket of the host.
   const bool alone = options.size == 1;
   auto place = alone || link.value().hasMemory ? MeetingPlace::open() : MeetingPlace();
@@ -219,15 +240,18 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
                  .transport = link.value().transport + (link.value().hasMemory ? " with memory links" : ""),
                  .host = hostIdentity(),
                  .place = place.value().name(),
+                 .choices = choices == ChoiceTable() ? "" : choices.text(),
                  .secret = place.value().secret()};
   const auto cards = exchange(options, own, *rendezvous, deadline);
   if (!cards) return cards.error();
+  auto common = commonChoices(cards.value());
+  if (!common) return common.error();
   const bool oneHost = !own.host.empty() && std::all_of(cards.value().begin(), cards.value().end(),
                                                         [&](const Card& card) { return card.host == own.host; });
   if (alone || (link.value().hasMemory && oneHost && options.size <= Layout::kMostRanks)) {
     return overMemory(options, link.value(), cards.value(), std::move(place).value(), std::move(rendezvous), deadline);
   }
-  return overChannels(options, link.value(), cards.value(), *rendezvous, deadline);
+  return overChannels(options, link.value(), cards.value(), std::move(common).value(), *rendezvous, deadline);
 }
 
 }  // namespace gloo_bypass::collectives

@@ -10,11 +10,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "collectives/executor.h"
 #include "collectives/operation.h"
 #include "collectives/rendezvous.h"
+#include "collectives/schedule/choices.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
 
@@ -25,6 +27,8 @@ struct GroupOptions {
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of making the group, and of a call without its own
   std::string transport;  // DPDK, UDP, RDMA: what GLOO_DEVICE_TRANSPORT says; empty: DPDK
   std::string interface;  // as Gloo's device gets it; empty: chosen by the transport
+  // Instead of those that the settings name. Rank 0's hold for all; another rank may have the same or none.
+  std::optional<ChoiceTable> choices;
 };
 
 // A message between two ranks of the group (torch.distributed's send and recv).

@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "collectives/schedule/choices.h"
 #include "transport/base/status.h"
 
 namespace gloo_bypass::collectives {
@@ -11,6 +12,8 @@ struct Link {
   std::string transport;   // "DPDK", "UDP" or "RDMA"
   bool hasMemory = false;  // between ranks of one host it is memory
   int threads = 0;         // GLOO_BYPASS_THREADS
+  // GLOO_BYPASS_CHOICES, _ALGORITHM and _SUM_ORDER.
+  ChoiceTable choices;
 
   // What `transport` (empty: DPDK) and the environment say. kConfiguration: an unknown one, a wrong setting.
   static Result<Link> named(const std::string& transport);

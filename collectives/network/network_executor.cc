@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -37,6 +38,12 @@ std::size_t bytesOf(const Call& call, const Description& description, int size) 
     elements *= static_cast<std::size_t>(size);
   }
   return elements * sizeOf(call.type);
+}
+
+// Whether there are several hosts, one of them with several ranks.
+bool shareHosts(const std::vector<int>& hostOf) {
+  const std::set<int> hosts(hostOf.begin(), hostOf.end());
+  return hosts.size() > 1 && hosts.size() < hostOf.size();
 }
 
 }  // namespace
@@ -124,10 +131,10 @@ class NetworkExecutor::Impl final : private PeerEvents {
     const Description description = collectives::describe(call);
     const std::uint64_t number = ++operations_;
     called_[number % kRemembered] = {number, wordsOf(description)};
-    Choice choice = choose(call.kind, bytesOf(call, description, options_.size), options_.size);
-    if (options_.algorithm && findAlgorithm(call.kind, *options_.algorithm) != nullptr) {
-      choice = choiceOf(*options_.algorithm, options_.size);
-    }
+    const Choice choice = options_.choices.choose({.kind = call.kind,
+                                                   .bytes = bytesOf(call, description, options_.size),
+                                                   .ranks = options_.size,
+                                                   .sharedHosts = sharedHosts_});
     failIf(operation_.begin(call, {number, choice, &scheduleFor(call, choice)}));
     return true;
   }
@@ -233,6 +240,7 @@ class NetworkExecutor::Impl final : private PeerEvents {
   OutgoingCopies copies_;
   OperationRun operation_;
   Mailbox mailbox_;
+  const bool sharedHosts_ = shareHosts(options_.hostOf);
   std::map<std::tuple<Kind, Algorithm, int>, Schedule> schedules_;
   std::array<Called, kRemembered> called_{};
   std::uint64_t operations_ = 0;  // begun

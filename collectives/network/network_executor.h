@@ -19,13 +19,12 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "collectives/executor.h"
 #include "collectives/group.h"
 #include "collectives/rendezvous.h"
-#include "collectives/schedule/catalogue.h"
+#include "collectives/schedule/choices.h"
 #include "transport/channel/message_channel.h"
 
 namespace gloo_bypass::collectives {
@@ -34,8 +33,7 @@ struct NetworkOptions {
   int rank = 0, size = 1;
   std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of connecting; also how long a peer may be silent
   std::vector<int> hostOf;  // the host of each rank, for two-level algorithms; empty: all on one
-  // Instead of the table's, for kinds that have it; the same in every rank.
-  std::optional<Algorithm> algorithm;
+  ChoiceTable choices;      // the same in every rank
 };
 
 class NetworkExecutor final : public Executor {

@@ -25,7 +25,7 @@
 #include "collectives/network/peer.h"
 #include "collectives/network/slice_run.h"
 #include "collectives/operation.h"
-#include "collectives/schedule/catalogue.h"
+#include "collectives/schedule/choices.h"
 
 namespace gloo_bypass::collectives {
 

@@ -1,6 +1,7 @@
 // Groups of real processes on this host.
 #include "collectives/group.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -10,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <optional>
 #include <random>
@@ -113,6 +115,91 @@ TEST(Group_Make, TransportsDiffer_BothAreNamed) {
   });
   EXPECT_EQ(processes.status(0), 0);
   EXPECT_EQ(processes.status(1), 0);
+}
+
+ChoiceTable by(Algorithm algorithm) {
+  ChoiceTable choices;
+  choices.prefer(algorithm);
+  return choices;
+}
+
+// Ranks whose algorithms differ fail in their first operation.
+TEST(Group_Choices, OfRankZero_HoldForRanksWithoutAny) {
+  const TemporaryFolder folder;
+  Processes processes(3, [&](int rank) {
+    GroupOptions options{.rank = rank, .size = 3, .timeout = 20s, .transport = "UDP", .interface = ""};
+    if (rank == 0) options.choices = by(Algorithm::kDoubleTree);
+    if (rank == 1) options.choices = by(Algorithm::kDoubleTree);
+    auto group = Group::make(options, std::make_shared<FolderRendezvous>(folder.path));
+    if (!group) return complain(group.error().message);
+    Sum sum;
+    const Status status = group.value()->run(sum.call(1000, 1), 0ms);
+    if (!status) return complain(status.error().message);
+    return sum.values[999] == 3 ? 0 : complain("a wrong sum");
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.status(rank), 0);
+}
+
+TEST(Group_Choices, Differ_AllRanksAreRefused) {
+  const TemporaryFolder folder;
+  Processes processes(3, [&](int rank) {
+    GroupOptions options{.rank = rank, .size = 3, .timeout = 20s, .transport = "UDP", .interface = ""};
+    if (rank == 2) options.choices = by(Algorithm::kRing);
+    const auto group = Group::make(options, std::make_shared<FolderRendezvous>(folder.path));
+    if (group) return complain("made");
+    const std::string& text = group.error().message;
+    return text.find("rank 2 chooses other algorithms than rank 0") != std::string::npos ? 0 : complain(text);
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.status(rank), 0);
+}
+
+// Random numbers, so that another order of additions gives other bits.
+std::vector<std::byte> randomBytes(ElementType type, std::size_t count, int rank) {
+  std::mt19937 random(static_cast<unsigned>(rank));
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  std::vector<std::byte> bytes(count * sizeOf(type));
+  for (std::size_t i = 0; i < count; ++i) {
+    const float value = distribution(random);
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(bits));
+    // The upper half of a float is a bfloat16, and as a float16 it is some finite number too.
+    if (type == ElementType::kFloat32)
+      std::memcpy(bytes.data() + 4 * i, &bits, 4);
+    else
+      std::memcpy(bytes.data() + 2 * i, reinterpret_cast<const std::byte*>(&bits) + 2, 2);
+  }
+  return bytes;
+}
+
+TEST(Group_SumsInOrder, OverMemoryAndOverTheNetwork_HaveTheSameBits) {
+  constexpr int kSize = 5;
+  const TemporaryFolder memoryFolder, networkFolder;
+  Processes processes(kSize, [&](int rank) {
+    ChoiceTable inOrder;
+    if (!inOrder.keepOrderOfRanks().ok()) return complain("refused");
+    GroupOptions options{.rank = rank, .size = kSize, .timeout = 20s, .transport = "DPDK", .interface = ""};
+    options.choices = inOrder;
+    auto memory = Group::make(options, std::make_shared<FolderRendezvous>(memoryFolder.path));
+    options.transport = "UDP";
+    auto network = Group::make(options, std::make_shared<FolderRendezvous>(networkFolder.path));
+    if (!memory || !network) return complain("no group");
+    for (const ElementType type : {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kFloat16}) {
+      for (const std::size_t count : {1, 700, 40'000, 600'000}) {
+        const std::vector<std::byte> given = randomBytes(type, count, rank);
+        std::vector<std::byte> results[2] = {given, given};
+        for (int i = 0; i < 2; ++i) {
+          const ConstBlock input{results[i].data(), count};
+          const Block output{results[i].data(), count};
+          const Call call{.kind = Kind::kAllReduce, .type = type, .inputs = {&input, 1}, .outputs = {&output, 1}};
+          const Status status = (i == 0 ? memory : network).value()->run(call, 0ms);
+          if (!status) return complain(status.error().message);
+        }
+        if (results[0] != results[1]) return complain(fmt::format("{} of {} differ", count, nameOf(type)));
+      }
+    }
+    return 0;
+  });
+  for (int rank = 0; rank < kSize; ++rank) EXPECT_EQ(processes.status(rank), 0);
 }
 
 TEST(Group_Make, ARankDoesNotCome_ItIsNamed) {

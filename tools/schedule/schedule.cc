@@ -2,12 +2,19 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "collectives/schedule/choices.h"
 #include "tools/common/command_line.h"
+#include "tools/common/error.h"
 #include "tools/common/run_program.h"
 #include "tools/schedule/schedule_table.h"
 
@@ -21,8 +28,19 @@ struct Options {
   int ranks = 4, root = 0;
   std::size_t bytes = 0;
   std::vector<int> hostOf;
+  std::string tablePath;
   bool list = false;
 };
+
+// The rules that choose: those of a file, then the built-in ones.
+ChoiceTable tableOf(const Options& options) {
+  if (options.tablePath.empty()) return {};
+  std::ifstream file(options.tablePath, std::ios::binary);
+  if (!file) throw ProgramError(fmt::format("--table: {}: {}", options.tablePath, std::strerror(errno)));
+  auto table = ChoiceTable::parse(std::string(std::istreambuf_iterator<char>(file), {}));
+  if (!table) throw ProgramError(fmt::format("--table: {}: {}", options.tablePath, table.error().message));
+  return std::move(table).value();
+}
 
 Kind kindNamed(const std::string& name) {
   for (int kind = 0; kind < kKinds; ++kind) {
@@ -31,8 +49,18 @@ Kind kindNamed(const std::string& name) {
   throw UsageError(fmt::format("{}: no kind of operation (all-reduce, broadcast, ...: see --list)", name));
 }
 
+Circumstances circumstancesOf(const Options& options, Kind kind) {
+  const std::set<int> hosts(options.hostOf.begin(), options.hostOf.end());
+  return {.kind = kind,
+          .bytes = options.bytes,
+          .ranks = options.ranks,
+          .sharedHosts = hosts.size() > 1 && hosts.size() < options.hostOf.size()};
+}
+
 const AlgorithmRow& rowFor(const Options& options, Kind kind) {
-  if (options.algorithm.empty()) return *findAlgorithm(kind, choose(kind, options.bytes, options.ranks).algorithm);
+  if (options.algorithm.empty()) {
+    return *findAlgorithm(kind, tableOf(options).choose(circumstancesOf(options, kind)).algorithm);
+  }
   const auto algorithm = algorithmNamed(options.algorithm);
   const AlgorithmRow* row = algorithm ? findAlgorithm(kind, *algorithm) : nullptr;
   if (row == nullptr)
@@ -51,6 +79,7 @@ std::variant<Options, std::string> parse(int argc, const char* const* argv) {
   app.add_option("--bytes", options.bytes, "of the vector, for the table's choice")->capture_default_str();
   app.add_option("--root", options.root, "of a broadcast, reduce, gather or scatter")->capture_default_str();
   app.add_option("--hosts", options.hostOf, "the host of each rank, for two levels: 0,0,1,1")->delimiter(',');
+  app.add_option("--table", options.tablePath, "a file that tune wrote: which algorithm its rules choose");
   app.add_flag("--list", options.list, "the algorithms instead");
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   if (options.root < 0 || options.root >= options.ranks) throw UsageError("--root: there is no such rank");
@@ -67,7 +96,7 @@ int draw(const Options& options) {
   }
   const Kind kind = kindNamed(options.kind);
   const AlgorithmRow& row = rowFor(options, kind);
-  if (options.algorithm.empty()) fmt::print("{}\n", explain(kind, options.bytes, options.ranks));
+  if (options.algorithm.empty()) fmt::print("{}\n", tableOf(options).explain(circumstancesOf(options, kind)));
   fmt::print("{}", scheduleTable(row, {0, options.ranks, options.root, options.hostOf}));
   return 0;
 }

@@ -16,12 +16,16 @@ namespace {
 using Config = TransportConfig;
 
 constexpr std::int64_t kKiB = 1 << 10, kMiB = 1 << 20, kGiB = 1 << 30;
+constexpr std::string_view kAlgorithmLetters = "abcdefghijklmnopqrstuvwxyz-=,";
 constexpr std::int64_t kDayMs = 24 * 3600 * 1000;
 
 template <auto... path>
 constexpr auto kSessionField = kField<&Config::session, path...>;
 
 bool isStatsTarget(std::string_view text) { return text == "stderr" || isFilePath(text); }
+
+// Which ones there are is for those who read it to say.
+bool isAlgorithmNames(std::string_view text) { return text.find_first_not_of(kAlgorithmLetters) == text.npos; }
 
 bool isMetricsTarget(std::string_view text) {
   std::string replaced(text);
@@ -44,6 +48,19 @@ std::vector<Setting> processSettings() {
           "Threads of one rank for large vectors inside a host, in gloo-bypass's own collectives; 0: as many as "
           "it has cores",
           kField<&Config::threads>),
+      textSetting("GLOO_BYPASS_ALGORITHM", "names", isAlgorithmNames,
+                  "Algorithms of gloo-bypass's own collectives between hosts, by name: ring, or "
+                  "all-reduce=ring,broadcast=binomial (`schedule --list` has all); empty: the table chooses",
+                  kField<&Config::algorithm>),
+      textSetting("GLOO_BYPASS_CHOICES", "a file's path with a / in it", isFilePath,
+                  "The table that chooses these algorithms, as `tune` measures it; empty: the built-in one. Rank 0's "
+                  "holds for all ranks",
+                  kField<&Config::choices>),
+      choiceSetting(
+          "GLOO_BYPASS_SUM_ORDER", {{"any", false}, {"ranks", true}},
+          "ranks: every sum of gloo-bypass's own collectives goes over the ranks in their order, so that bits "
+          "depend on neither algorithm nor transport",
+          kField<&Config::sumsInOrder>),
       textSetting("GLOO_BYPASS_STATS", "stderr, or a file's path with a / in it", isStatsTarget,
                   "Counters at exit: text to stderr, or JSON to a file (%p: process id, %r: RANK); empty: none",
                   kField<&Config::stats>),

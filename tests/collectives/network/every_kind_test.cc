@@ -26,7 +26,7 @@ TEST_P(Network_EveryKind, AnyCountRootAndAlgorithm_GivesThePlainResult) {
       std::vector<int> hostOf;
       for (int rank = 0; rank < size; ++rank) hostOf.push_back(rank / 2);
       auto executors = test::connected(GetParam(), size, [&](NetworkOptions& options) {
-        options.algorithm = algorithm;
+        options.choices.prefer(algorithm);
         options.hostOf = hostOf;
       });
       test::inThreads(size, [&](int rank) {
@@ -62,7 +62,7 @@ TEST_P(Network_EveryKind, AverageAndMaximum_GiveThePlainResult) {
   for (const Algorithm algorithm :
        {Algorithm::kOneShot, Algorithm::kRing, Algorithm::kDoubleTree, Algorithm::kDirect, Algorithm::kBinomial}) {
     auto executors =
-        test::connected(GetParam(), kSize, [&](NetworkOptions& options) { options.algorithm = algorithm; });
+        test::connected(GetParam(), kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
     test::inThreads(kSize, [&](int rank) {
       for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kReduceScatter}) {
         for (const Reduction reduction : {Reduction::kAverage, Reduction::kMax}) {
@@ -83,7 +83,7 @@ TEST_P(Network_EveryKind, AllReduce_GivesAllRanksTheSameBitsEveryTime) {
        {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
         Algorithm::kHalvingDoubling, Algorithm::kDoubleTree}) {
     auto executors =
-        test::connected(GetParam(), kSize, [&](NetworkOptions& options) { options.algorithm = algorithm; });
+        test::connected(GetParam(), kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
     std::vector<std::vector<std::byte>> results(kSize);
     for (int round = 0; round < 3; ++round) {
       test::inThreads(kSize, [&](int rank) {

@@ -108,7 +108,7 @@ TEST(Network_Mismatch, CountsOfBlocksDiffer_NamesBothRanksAndCounts) {
 
 TEST(Network_Mismatch, AlgorithmsDiffer_NamesBoth) {
   Ranks ranks(2, [](NetworkOptions& options) {
-    options.algorithm = options.rank == 0 ? Algorithm::kRing : Algorithm::kDoubleTree;
+    options.choices.prefer(options.rank == 0 ? Algorithm::kRing : Algorithm::kDoubleTree);
   });
   inThreads(2, [&](int rank) {
     const Status status = allReduce(ranks[rank], 100, rank, 2);
@@ -122,7 +122,7 @@ TEST(Network_Vanish, InTheMiddle_IsNamedByAllSurvivors) {
   constexpr int kSize = 5, kDead = 3;
   for (const Algorithm algorithm :
        {Algorithm::kRing, Algorithm::kDirect, Algorithm::kDoubleTree, Algorithm::kHalvingDoubling}) {
-    Ranks ranks(kSize, [&](NetworkOptions& options) { options.algorithm = algorithm; });
+    Ranks ranks(kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
     inThreads(kSize, [&](int rank) {
       if (rank == kDead) {
         ASSERT_TRUE(allReduce(ranks[rank], 1000, rank, kSize).ok());
