@@ -1,25 +1,19 @@
 // all_reduce_perf: how fast Gloo's all-reduce is over one transport or several. See README.md beside it.
-#include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <filesystem>
-#include <map>
-#include <memory>
+#include <chrono>
+#include <cstdint>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
-#include <gloo/rendezvous/file_store.h>
 #include <nlohmann/json.hpp>
 
-#include "tools/all_reduce_perf/key_value_store.h"
 #include "tools/all_reduce_perf/perf_options.h"
 #include "tools/all_reduce_perf/perf_report.h"
+#include "tools/all_reduce_perf/rank_runs.h"
 #include "tools/all_reduce_perf/rank_session.h"
 #include "tools/common/error.h"
-#include "tools/common/rank_processes.h"
 #include "tools/common/result_file.h"
 #include "tools/common/run_program.h"
-#include "transport/base/whole_number.h"
 #include "transport/process/json_text.h"
 
 namespace gloo_bypass {
@@ -27,11 +21,19 @@ namespace {
 
 void complain(const std::string& message) { gloo_bypass::complain("all_reduce_perf", message); }
 
-std::chrono::milliseconds timeoutOf(const PerfOptions& options) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(options.timeoutSeconds * 1000));
+RunOptions runOptions(const PerfOptions& options) {
+  return {.program = "all_reduce_perf",
+          .ranks = static_cast<int>(options.ranks),
+          .storeDirectory = options.storeDirectory,
+          .timeout = std::chrono::milliseconds(static_cast<std::int64_t>(options.timeoutSeconds * 1000)),
+          .deadline = std::chrono::duration<double>(options.deadlineSeconds)};
 }
 
-std::vector<char> bytesOf(const std::string& text) { return {text.begin(), text.end()}; }
+RankBody bodyOf(const PerfOptions& options) {
+  return [&options](int rank, int size, const gloo_version::StorePointer& store) {
+    return RankSession(options, rank, size, store).run();
+  };
+}
 
 // Exit status of a finished run.
 int conclude(const PerfOptions& options, const nlohmann::json& report) {
@@ -42,65 +44,14 @@ int conclude(const PerfOptions& options, const nlohmann::json& report) {
   return kExitFailure;
 }
 
-// In a child. The launcher prints what went wrong, so that N ranks do not say the same thing N times.
-int runSpawnedRank(const PerfOptions& options, int rank, std::uint16_t port) {
-  std::string failure;
-  try {
-    const auto store = std::make_shared<KeyValueClient>("127.0.0.1", port, timeoutOf(options));
-    try {
-      const nlohmann::json report = RankSession(options, rank, static_cast<int>(options.ranks), store).run();
-      if (rank == 0) store->set("report", bytesOf(jsonText(report)));
-      return 0;
-    } catch (const std::exception& error) {
-      failure = error.what();
-      store->set(fmt::format("failure/{}", rank), bytesOf(failure));
-    }
-  } catch (const std::exception& error) {
-    complain(fmt::format("rank {}: {}", rank, failure.empty() ? error.what() : failure));
-  }
-  return kExitFailure;
-}
-
-// Why a run failed. What the ranks themselves said comes first, one line for each different text; the launcher's own
-// finding follows where a rank could not say anything (it was killed).
-[[noreturn]] void throwFailure(const KeyValueServer& server, unsigned ranks, const RanksEnd& end) {
-  std::map<std::string, std::string> lines;  // text without the rank's number -> text
-  for (unsigned rank = 0; rank < ranks; ++rank) {
-    const auto said = server.value(fmt::format("failure/{}", rank));
-    if (!said) continue;
-    const std::string text(said->begin(), said->end());
-    const std::string prefix = fmt::format("rank {}, ", rank);
-    lines.emplace(text.rfind(prefix, 0) == 0 ? text.substr(prefix.size()) : text, text);
-  }
-  const bool firstSpoke = end.rank >= 0 && server.value(fmt::format("failure/{}", end.rank)).has_value();
-  std::vector<std::string> messages;
-  for (const auto& [bare, text] : lines) messages.push_back(text);
-  if (!firstSpoke || messages.empty()) messages.push_back(end.message);
-  for (std::size_t i = 0; i + 1 < messages.size(); ++i) complain(messages[i]);
-  throw ProgramError(messages.back(), end.rank < 0 ? end.exitStatus : kExitFailure);
-}
-
-nlohmann::json runRanksOnce(const PerfOptions& options) {
-  KeyValueServer server(Reach::kThisMachine, 0);
-  RankProcesses ranks(static_cast<int>(options.ranks),
-                      [&](int rank) { return runSpawnedRank(options, rank, server.port()); });
-  server.start();
-  const RanksEnd end =
-      ranks.supervise({.limit = std::chrono::duration<double>(options.deadlineSeconds), .limitName = "--deadline"});
-  if (end.exitStatus != 0) throwFailure(server, options.ranks, end);
-  const auto report = server.value("report");
-  if (!report) throw ProgramError("rank 0 ended without a report");
-  return nlohmann::json::parse(report->begin(), report->end());
-}
-
 int runRanksHere(const PerfOptions& options) {
-  if (options.idleSeconds <= 0) return conclude(options, runRanksOnce(options));
+  if (options.idleSeconds <= 0) return conclude(options, runRanks(runOptions(options), bodyOf(options)));
   // A transport's threads may outlive its devices: each transport is measured in processes of its own.
   nlohmann::json report;
   for (const std::string& transport : options.transports) {
     PerfOptions one = options;
     one.transports = {transport};
-    nlohmann::json part = runRanksOnce(one);
+    nlohmann::json part = runRanks(runOptions(one), bodyOf(one));
     if (report.is_null())
       report = std::move(part);
     else
@@ -110,50 +61,11 @@ int runRanksHere(const PerfOptions& options) {
   return conclude(options, report);
 }
 
-// A whole number from the environment.
-int integerFromEnvironment(const char* name, int low, int high) {
-  const char* text = std::getenv(name);
-  if (text == nullptr || *text == '\0')
-    throw UsageError(
-        fmt::format("{} is not set; say --ranks N to start the ranks here, or set RANK, WORLD_SIZE, "
-                    "MASTER_ADDR and MASTER_PORT",
-                    name));
-  const auto value = wholeNumber(text, low, high);
-  if (!value) throw UsageError(fmt::format("{}={} must be a whole number from {} to {}", name, text, low, high));
-  return *value;
-}
-
-int runGivenRank(const PerfOptions& options) {
-  const int size = integerFromEnvironment("WORLD_SIZE", 1, 256);
-  const int rank = integerFromEnvironment("RANK", 0, size - 1);
-  std::unique_ptr<KeyValueServer> server;
-  gloo_version::StorePointer store;
-  if (!options.storeDirectory.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.storeDirectory, error);
-    if (!std::filesystem::is_directory(options.storeDirectory, error))
-      throw UsageError(fmt::format("--store-dir: {} cannot be made a folder", options.storeDirectory));
-    store = std::make_shared<::gloo::rendezvous::FileStore>(options.storeDirectory);
-  } else {
-    const auto port = static_cast<std::uint16_t>(integerFromEnvironment("MASTER_PORT", 1, 65535));
-    const char* address = std::getenv("MASTER_ADDR");
-    if (address == nullptr || *address == '\0') throw UsageError("MASTER_ADDR is not set; it names the host of rank 0");
-    if (rank == 0) {
-      server = std::make_unique<KeyValueServer>(Reach::kNetwork, port);
-      server->start();
-    }
-    store = std::make_shared<KeyValueClient>(address, port, timeoutOf(options));
-  }
-  const nlohmann::json report = RankSession(options, rank, size, store).run();
-  store.reset();
-  // The others may still be reading the last key.
-  if (server != nullptr) (void)server->waitForClients(timeoutOf(options));
-  return rank == 0 ? conclude(options, report) : 0;
-}
-
 int run(const PerfOptions& options) {
   checkWritable("--json", options.jsonPath);
-  return options.ranks > 0 ? runRanksHere(options) : runGivenRank(options);
+  if (options.ranks > 0) return runRanksHere(options);
+  const auto report = runGivenRank(runOptions(options), bodyOf(options));
+  return report ? conclude(options, *report) : 0;
 }
 
 }  // namespace
