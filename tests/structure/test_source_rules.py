@@ -136,6 +136,7 @@ MAY_INCLUDE = {
     "tools/schedule": ["tools/common", "collectives/operation.h", "collectives/schedule"],
     "tools/simulation": ["tools/common", "tools/fabric", "tools/simulation/core", "transport"],
     "tools/summation": ["tools/common", "tools/all_reduce_perf", "transport"],
+    "tools/tune": ["tools/common", "tools/all_reduce_perf", "transport", "collectives/group.h", "collectives/schedule"],
     **{room: [*TRAINER_SHARES, *below] for room, below in TRAINER_MAY_INCLUDE.items()},
 }
 PURE = [

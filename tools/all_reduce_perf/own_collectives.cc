@@ -86,10 +86,14 @@ class OwnAllReduce final : public Collective {
 }  // namespace
 
 std::unique_ptr<Group> makeOwnGroup(std::string_view transport, int rank, int size, std::chrono::milliseconds timeout,
-                                    gloo_version::StorePointer store) {
-  auto group = Group::make(
-      {.rank = rank, .size = size, .timeout = timeout, .transport = std::string(transport), .interface = ""},
-      std::make_shared<StoreRendezvous>(std::move(store)));
+                                    gloo_version::StorePointer store, const std::optional<ChoiceTable>& choices) {
+  auto group = Group::make({.rank = rank,
+                            .size = size,
+                            .timeout = timeout,
+                            .transport = std::string(transport),
+                            .interface = "",
+                            .choices = choices},
+                           std::make_shared<StoreRendezvous>(std::move(store)));
   if (!group) throw ProgramError(group.error().message);
   return std::move(group).value();
 }

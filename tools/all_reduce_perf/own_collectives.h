@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,9 +13,11 @@
 
 namespace gloo_bypass {
 
-// The group of all ranks over this transport, which meet in the store. Throws ProgramError.
+// The group of all ranks over this transport, which meet in the store. `choices`: instead of the settings'. Throws
+// ProgramError.
 std::unique_ptr<collectives::Group> makeOwnGroup(std::string_view transport, int rank, int size,
-                                                 std::chrono::milliseconds timeout, gloo_version::StorePointer store);
+                                                 std::chrono::milliseconds timeout, gloo_version::StorePointer store,
+                                                 const std::optional<collectives::ChoiceTable>& choices = {});
 
 // As makeCollective. The group must outlive it. Throws ProgramError.
 std::unique_ptr<Collective> makeOwnCollective(const CollectiveOptions& options, collectives::Group& group, void* data,

@@ -14,10 +14,10 @@
 namespace gloo_bypass {
 
 struct RunOptions {
-  const char* program = "";             // for messages
-  int ranks = 0;                        // of runRanks
-  std::string storeDirectory;           // of runGivenRank: ranks meet in this folder, not at MASTER_ADDR
-  std::chrono::milliseconds timeout{};  // of a wait in the store
+  const char* program = "";                      // for messages
+  int ranks = 0;                                 // of runRanks
+  std::string storeDirectory;                    // of runGivenRank: ranks meet in this folder, not at MASTER_ADDR
+  std::chrono::milliseconds timeout{};           // of a wait in the store
   std::chrono::duration<double> deadline{3600};  // --deadline: of a run by runRanks
 };
 

@@ -1,0 +1,55 @@
+#include "tools/tune/fastest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace gloo_bypass {
+namespace {
+
+using namespace collectives;
+using ::testing::HasSubstr;
+
+Measured took(double microseconds, Algorithm algorithm, std::size_t bytes, int ranks = 2) {
+  return {Kind::kAllReduce, ranks, bytes, algorithm, microseconds};
+}
+
+Algorithm chosen(const std::vector<Rule>& rules, std::size_t bytes, int ranks) {
+  ChoiceTable table;
+  table.prefer(rules);
+  return table.choose({.kind = Kind::kAllReduce, .bytes = bytes, .ranks = ranks}).algorithm;
+}
+
+TEST(Fastest_Rules, TwoSizes_EachHasItsFastest) {
+  const auto rules = fastestRules({took(1, Algorithm::kOneShot, 100), took(2, Algorithm::kRing, 100),
+                                   took(900, Algorithm::kOneShot, 10'000), took(500, Algorithm::kRing, 10'000)},
+                                  0.05);
+  ASSERT_EQ(rules.size(), 2u);
+  EXPECT_EQ(rules[0].upToBytes, 1000u);  // between the two
+  EXPECT_EQ(rules[1].upToBytes, SIZE_MAX);
+  EXPECT_EQ(chosen(rules, 1000, 2), Algorithm::kOneShot);
+  EXPECT_EQ(chosen(rules, 1001, 2), Algorithm::kRing);
+  EXPECT_THAT(rules[1].why, HasSubstr("500.0 us for 10000 bytes, one-shot 900.0 us"));
+}
+
+TEST(Fastest_Rules, ALittleFaster_DoesNotChangeTheAlgorithm) {
+  const auto rules = fastestRules({took(1, Algorithm::kOneShot, 100), took(2, Algorithm::kRing, 100),
+                                   took(104, Algorithm::kOneShot, 10'000), took(100, Algorithm::kRing, 10'000)},
+                                  0.05);
+  ASSERT_EQ(rules.size(), 1u);
+  EXPECT_EQ(rules[0].algorithm, Algorithm::kOneShot);
+}
+
+TEST(Fastest_Rules, SeveralNumbersOfRanks_TheGreatestHoldsForMore) {
+  const auto rules = fastestRules({took(1, Algorithm::kRing, 100, 8), took(1, Algorithm::kOneShot, 100, 2),
+                                   took(1, Algorithm::kDoubleTree, 100, 4)},
+                                  0.05);
+  EXPECT_EQ(chosen(rules, 100, 2), Algorithm::kOneShot);
+  EXPECT_EQ(chosen(rules, 100, 3), Algorithm::kDoubleTree);
+  EXPECT_EQ(chosen(rules, 100, 4), Algorithm::kDoubleTree);
+  EXPECT_EQ(chosen(rules, 1 << 30, 64), Algorithm::kRing);
+}
+
+TEST(Fastest_Rules, NothingMeasured_AreNone) { EXPECT_TRUE(fastestRules({}, 0.05).empty()); }
+
+}  // namespace
+}  // namespace gloo_bypass
