@@ -28,6 +28,25 @@ local reasons = {
   [0] = "invalid argument", [1] = "configuration", [2] = "unavailable", [3] = "exhausted", [4] = "timed out", [5] = "peer vanished",
   [6] = "peer closed", [7] = "peer violated the protocol", [8] = "message too long", [9] = "cancelled", [10] = "internal",
 }
+-- Our own collectives (collectives/network/wire.h, collectives/operation.h): what a tag says, and an operation's header.
+local OPERATION_TAG, CONTROL_TAG, PROGRAM_TAG = 0xa0, 0xa1, 0xa2
+local OPERATION_MAGIC, OPERATION_BYTES, DESCRIPTION_AT = 0x4f436267, 48, 16
+local operation_kinds = {
+  [0] = "all-reduce", [1] = "reduce", [2] = "reduce-scatter", [3] = "all-gather", [4] = "gather", [5] = "broadcast", [6] = "scatter",
+  [7] = "all-to-all", [8] = "barrier",
+}
+local element_types = {
+  [0] = "bool", [1] = "uint8", [2] = "int8", [3] = "int16", [4] = "int32", [5] = "int64", [6] = "float16", [7] = "bfloat16",
+  [8] = "float32", [9] = "float64",
+}
+local reductions = {
+  [0] = "sum", [1] = "average", [2] = "product", [3] = "minimum", [4] = "maximum", [5] = "bitwise and", [6] = "bitwise or",
+  [7] = "bitwise exclusive or",
+}
+local algorithms = {
+  [0] = "one-shot", [1] = "direct", [2] = "ring", [3] = "bidirectional-ring", [4] = "halving-doubling", [5] = "double-tree",
+  [6] = "binomial", [7] = "scatter-all-gather", [8] = "dissemination", [9] = "two-level-ring", [10] = "two-level-one-shot",
+}
 local statuses = { [0] = "wrong", [1] = "right", [2] = "not checked: not all of it was captured", [3] = "not checked" }
 local WRONG, RIGHT, CUT, UNCHECKED = 0, 1, 2, 3
 
@@ -68,6 +87,15 @@ local f = {
   message_kind = ProtoField.uint8("gloo_bypass.message.kind", "Kind"),
   message_flags = ProtoField.uint8("gloo_bypass.message.flags", "Message flags", base.HEX),
   flag_granted = ProtoField.bool("gloo_bypass.message.flags.granted", "Sent on a grant", 8, nil, 0x01),
+  operation_number = ProtoField.uint64("gloo_bypass.operation.number", "Operation"),
+  operation_message = ProtoField.uint32("gloo_bypass.operation.message", "Message of the operation"),
+  operation_kind = ProtoField.uint8("gloo_bypass.operation.kind", "Kind", base.DEC, operation_kinds),
+  operation_type = ProtoField.uint8("gloo_bypass.operation.type", "Element type", base.DEC, element_types),
+  operation_reduction = ProtoField.uint8("gloo_bypass.operation.reduction", "Reduction", base.DEC, reductions),
+  operation_root = ProtoField.uint32("gloo_bypass.operation.root", "Root"),
+  operation_count = ProtoField.uint64("gloo_bypass.operation.count", "Elements of each rank"),
+  operation_algorithm = ProtoField.uint8("gloo_bypass.operation.algorithm", "Algorithm", base.DEC, algorithms),
+  program_tag = ProtoField.uint32("gloo_bypass.program_tag", "The program's own tag"),
   padding = ProtoField.bytes("gloo_bypass.padding", "Padding"),
   payload = ProtoField.bytes("gloo_bypass.payload", "Payload"),
   sent_messages = ProtoField.uint64("gloo_bypass.close.messages", "Messages sent in total"),
@@ -194,11 +222,48 @@ end
 
 local function number64(range) return range and tostring(range:le_uint64()) or "?" end
 
+-- Tags have their kind in the most significant byte; they are little-endian on the wire.
+local function tag_kind(tag) return tag(7, 1):uint() end
+
+local function add_tag(tag, tree, info)
+  local kind = tag_kind(tag)
+  if kind == OPERATION_TAG then
+    tree:add(f.operation_number, tag(4, 3), UInt64(tag(4, 3):le_uint()))
+    tree:add_le(f.operation_message, tag(0, 4))
+    info[#info + 1] = string.format("operation %d.%d", tag(4, 3):le_uint(), tag(0, 4):le_uint())
+  elseif kind == CONTROL_TAG then
+    info[#info + 1] = "control message of collectives"
+  elseif kind == PROGRAM_TAG then
+    tree:add_le(f.program_tag, tag(0, 4))
+    info[#info + 1] = "tag " .. tag(0, 4):le_uint()
+  end
+end
+
+-- The header of an operation, which begins the first message of it to each peer.
+local function add_operation(tvb, at, tree, info)
+  if tvb:len() - at < OPERATION_BYTES or tvb(at, 4):le_uint() ~= OPERATION_MAGIC then return end
+  local part = tree:add(gloo_bypass, tvb(at, OPERATION_BYTES), "Collective operation")
+  part:add(f.operation_algorithm, tvb(at + 4, 1))
+  part:add_le(f.operation_number, tvb(at + 8, 8))
+  for i, field in ipairs({ f.operation_kind, f.operation_type, f.operation_reduction }) do
+    part:add(field, tvb(at + DESCRIPTION_AT + i - 1, 1))
+  end
+  part:add_le(f.operation_root, tvb(at + DESCRIPTION_AT + 4, 4))
+  part:add_le(f.operation_count, tvb(at + DESCRIPTION_AT + 8, 8))
+  local kind = tvb(at + DESCRIPTION_AT, 1):uint()
+  local text = operation_kinds[kind] or ("kind " .. kind)
+  if text ~= "barrier" then
+    local kind_of_element = tvb(at + DESCRIPTION_AT + 1, 1):uint()
+    text = string.format("%s of %s %s", text, number64(tvb(at + DESCRIPTION_AT + 8, 8)), element_types[kind_of_element] or "?")
+  end
+  info[#info + 1] = text .. ", " .. (algorithms[tvb(at + 4, 1):uint()] or "?")
+end
+
 local function add_message(reader, tree, info)
   local part = tree:add(gloo_bypass, reader.tvb(reader.at, math.max(0, math.min(MESSAGE_BYTES, reader.tvb:len() - reader.at))), "Message")
   reader.what = "the message's description"
   local id = reader:add(part, f.message_id, 8)
-  reader:add(part, f.message_tag, 8)
+  local tag = reader:add(part, f.message_tag, 8)
   local length = reader:add(part, f.message_length, 8)
   reader:add(part, f.remote_offset, 8)
   local offset = reader:add(part, f.chunk_offset, 8)
@@ -208,7 +273,9 @@ local function add_message(reader, tree, info)
   if flags then item:add(f.flag_granted, flags) end
   info[#info + 1] = "msg " .. number64(id)
   if chunk then info[#info + 1] = string.format("[%s +%d) of %s", number64(offset), chunk:le_uint(), number64(length)) end
-  return chunk and chunk:le_uint()
+  if tag then add_tag(tag, part, info) end
+  local begins_operation = chunk and tag_kind(tag) == OPERATION_TAG and offset:le_uint64() == UInt64(0)
+  return chunk and chunk:le_uint(), begins_operation
 end
 
 local function add_chunk(reader, tree, info)
@@ -264,10 +331,10 @@ local function add_piece(reader, tree, info)
   end
 end
 
--- The body, by type. Returns the length of a chunk, if there is one.
+-- The body, by type. Returns the length of a chunk, if there is one, and whether it may begin an operation.
 local function add_body(reader, tree, kind, info)
   if kind == 16 or kind == 17 then
-    local chunk = add_message(reader, tree, info)
+    local chunk, begins_operation = add_message(reader, tree, info)
     local padding = reader.limit - reader.at
     if not reader.stopped and padding > 0 then
       if padding > MAX_PADDING then
@@ -275,7 +342,7 @@ local function add_body(reader, tree, kind, info)
       end
       reader:add(tree, f.padding, padding)
     end
-    return chunk
+    return chunk, begins_operation
   elseif kind == 18 or kind == 19 then
     reader.what = "the message's id"
     info[#info + 1] = "msg " .. number64((reader:add(tree, f.message_id, 8)))
@@ -411,8 +478,9 @@ local function dissect_whole(tvb, pinfo, tree)
     reader.limit = header_length
     add_ranges(reader, tree, count)
     if count > 0 then info[#info + 1] = count .. " sack" end
-    local chunk = add_body(reader, tree, kind, info)
+    local chunk, begins_operation = add_body(reader, tree, kind, info)
     length = add_payload(tvb, tree, header_length, kind == 16 and chunk or nil, band(tvb(16, 1):uint(), 4) ~= 0)
+    if begins_operation then add_operation(tvb, header_length, tree, info) end
   end
   if length and length > 0 then info[#info + 1] = "len " .. length end
   return info

@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "collectives/network/wire.h"
 #include "tests/tools/capture/capture_builder.h"
 #include "transport/base/byte_order.h"
 #include "transport/wire/crc32c.h"
@@ -54,7 +55,7 @@ Octets finished(wire::PacketWriter& writer, const Octets& payload = {}) {
 }
 
 Octets message(wire::FrameType type, std::uint32_t sequence, const Octets& payload, bool checksum = false,
-               std::size_t padding = 5) {
+               std::size_t padding = 5, std::uint64_t tag = 0xabcdef, std::uint64_t chunkOffset = 4'096) {
   wire::PacketHeader header = headerOf(type, sequence);
   if (checksum) {
     header.flags |= wire::kFlagPayloadChecksum;
@@ -66,10 +67,10 @@ Octets message(wire::FrameType type, std::uint32_t sequence, const Octets& paylo
   writer.addSackRange({45, 47});
   wire::MessageHeader about;
   about.id = 7;
-  about.tag = 0xabcdef;
+  about.tag = tag;
   about.totalLength = 327'680;
   about.remoteOffset = 64;
-  about.chunkOffset = 4'096;
+  about.chunkOffset = chunkOffset;
   about.chunkLength = static_cast<std::uint16_t>(payload.size());
   about.kind = 2;
   about.flags = wire::kFlagGranted;
@@ -179,6 +180,23 @@ void addFaulty(Sample& sample) {
   sample.add(foreign);
 }
 
+// Messages of our own collectives: an operation's first one, a later one, a control message, a program's own.
+void addCollectives(Sample& sample) {
+  namespace own = collectives;
+  const own::Description description{own::Kind::kReduce, own::ElementType::kBfloat16, own::Reduction::kMax, 3, 4'096};
+  Octets header(own::OperationHeader::kBytes);
+  own::encode(
+      {.algorithm = own::Algorithm::kBinomial, .operation = 20'000'000, .description = own::wordsOf(description)},
+      std::as_writable_bytes(std::span(header)).data());
+  const auto add = [&](const Octets& payload, std::uint64_t tag) {
+    sample.add(message(wire::FrameType::kData, 30, payload, false, 5, tag, 0));
+  };
+  add(header, own::collectiveKey(20'000'000, 0).tag);
+  add(Octets(100, 0x5a), own::collectiveKey(20'000'000, 2).tag);
+  add(Octets(32, 0x5a), own::controlKey().tag);
+  add(Octets(32, 0x5a), own::programKey(77).tag);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -186,6 +204,7 @@ int main(int argc, char** argv) {
   Sample sample(static_cast<std::uint32_t>(std::atoi(argv[2])));
   addEveryKind(sample);
   addFaulty(sample);
+  addCollectives(sample);
   std::FILE* file = std::fopen(argv[1], "wb");
   if (file == nullptr) return 1;
   const bool written = std::fwrite(sample.bytes().data(), 1, sample.bytes().size(), file) == sample.bytes().size();

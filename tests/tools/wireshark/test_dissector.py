@@ -227,7 +227,22 @@ def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
 
 def test_Dissector_ForeignDatagramWithTheMagic_IsLeftAlone(tmp_path):
     frames = frames_of(tmp_path, 65535)
-    assert len(frames) == 29 and frames[28] is None
+    assert len(frames) == 33 and frames[28] is None
+
+
+def test_Dissector_OwnCollectives_AreNamedByNumberAndKind(tmp_path):
+    lines = lines_of(tmp_path)[29:]
+    assert "operation 3222784.0 reduce of 4096 bfloat16, binomial" in lines[0]  # tags have 24 bits of the number
+    assert "operation 3222784.2" in lines[1] and "bfloat16" not in lines[1]
+    assert "control message of collectives" in lines[2]
+    assert "tag 77" in lines[3]
+    frames = [flattened(frame) for frame in frames_of(tmp_path, 65535)[29:]]
+    header = {
+        name: frames[0][f"gloo_bypass.operation.{name}"] for name in ("kind", "type", "reduction", "root", "count")
+    }
+    assert header == {"kind": "1", "type": "7", "reduction": "4", "root": "3", "count": "4096"}
+    assert frames[0]["gloo_bypass.operation.number"] == "20000000"
+    assert frames[3]["gloo_bypass.program_tag"] == "77"
 
 
 @pytest.mark.parametrize("snap_length", [128, 100, 62, 44])
