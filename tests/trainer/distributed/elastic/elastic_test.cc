@@ -39,31 +39,10 @@ std::vector<Json> records(const std::string& text, const std::string& event = ""
   return lines;
 }
 
-std::map<int, pid_t> ranksOf(pid_t launcher) {
-  const std::string pid = std::to_string(launcher);
-  std::istringstream children(contentsOf("/proc/" + pid + "/task/" + pid + "/children"));
-  std::map<int, pid_t> ranks;
-  for (pid_t child; children >> child;) {
-    const std::string environment = std::string(1, '\0') + contentsOf("/proc/" + std::to_string(child) + "/environ");
-    if (const size_t at = environment.find(std::string("\0RANK=", 6)); at != std::string::npos) {
-      ranks[std::atoi(environment.c_str() + at + 6)] = child;
-    }
-  }
-  return ranks;
-}
-
 std::vector<std::string> elastic(const TemporaryFolder& folder, std::vector<std::string> more) {
   more.insert(more.begin(), {"--batch-size", "2", "--checkpoint", folder / "c", "--checkpoint-every", "5",
                              "--log-samples", folder / "samples", "--no-progress", "--verify-ranks"});
   return more;
-}
-
-// Kills `rank` after the run has written the record of `step` in this generation.
-void killAt(Program& process, int rank, const std::string& marker) {
-  ASSERT_TRUE(process.waitForOutput(marker, kLimit));
-  const auto ranks = ranksOf(process.pid());
-  ASSERT_TRUE(ranks.contains(rank)) << ranks.size();
-  ASSERT_EQ(::kill(ranks.at(rank), SIGKILL), 0);
 }
 
 // The last try of each step counts: every sample of the epoch's batches, in exactly one kept step.
