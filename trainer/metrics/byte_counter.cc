@@ -71,6 +71,14 @@ std::optional<std::string_view> countersIn(StatsFunction stats, std::string& buf
   return std::nullopt;
 }
 
+std::optional<ByteCounts> countsIn(const nlohmann::json& counters) {
+  if (!counters.is_object() || !counters.contains("bytes_sent") || !counters["bytes_sent"].is_number_unsigned() ||
+      !counters.contains("bytes_received") || !counters["bytes_received"].is_number_unsigned()) {
+    return std::nullopt;
+  }
+  return ByteCounts{counters["bytes_sent"].get<uint64_t>(), counters["bytes_received"].get<uint64_t>()};
+}
+
 class PluginCounter : public ByteCounter {
  public:
   explicit PluginCounter(StatsFunction stats) : stats_(stats) {}
@@ -78,11 +86,17 @@ class PluginCounter : public ByteCounter {
   std::optional<ByteCounts> read() override {
     const auto text = countersIn(stats_, buffer_);
     const auto json = text ? nlohmann::json::parse(*text, nullptr, false) : nlohmann::json();
-    if (!json.is_object() || !json.contains("bytes_sent") || !json["bytes_sent"].is_number_unsigned() ||
-        !json.contains("bytes_received") || !json["bytes_received"].is_number_unsigned()) {
-      return std::nullopt;
+    if (!json.is_object() || json.contains("transport")) {
+      return countsIn(json);
     }
-    return ByteCounts{json["bytes_sent"].get<uint64_t>(), json["bytes_received"].get<uint64_t>()};
+    ByteCounts all;  // of several transports, each under its name
+    for (const auto& counters : json) {
+      const auto counts = countsIn(counters);
+      if (!counts) return std::nullopt;
+      all.sent += counts->sent;
+      all.received += counts->received;
+    }
+    return json.empty() ? std::nullopt : std::optional(all);
   }
   const char* source() const override { return stats_ != nullptr ? "gloo_bypass_stats_json" : "none"; }
 
