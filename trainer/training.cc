@@ -107,6 +107,7 @@ class Trainer {
               {{"rank", environment_.rank},
                {"world_size", environment_.worldSize},
                {"transport", communicator_->transport()},
+               {"collectives", communicator_->collectives()},
                {"threads", at::get_num_threads()},
                {"blas", blasName()}});
     peakFlopsPerSecond_ =

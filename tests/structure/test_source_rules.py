@@ -33,7 +33,7 @@ TRAINER_MAY_INCLUDE = {
     "trainer/distributed/model_parallel": METHOD_MAY_INCLUDE,
     "trainer/distributed/sharding": METHOD_MAY_INCLUDE,
     "trainer/distributed/elastic": ["trainer/config", "trainer/files", "trainer/distributed/launcher.h"],
-    "trainer/distributed": [*MODEL_ROOMS, *COUNTERS, "trainer/distributed"],
+    "trainer/distributed": [*MODEL_ROOMS, *COUNTERS, "trainer/distributed", "collectives/c_api.h"],
     "trainer/checkpoint": [*MODEL_ROOMS, "trainer/distributed"],
     "trainer/metrics/evaluation": [*MODEL_ROOMS, "trainer/data", "trainer/distributed"],
     "trainer/metrics/tracing": [*MODEL_ROOMS, "trainer/distributed"],

@@ -47,6 +47,7 @@ inline const NamedChoices<ScheduleShape> kScheduleShapes{
     {"constant", ScheduleShape::kConstant}, {"linear", ScheduleShape::kLinear}, {"cosine", ScheduleShape::kCosine}};
 inline const NamedChoices<RateScaling> kRateScalings{
     {"none", RateScaling::kNone}, {"linear", RateScaling::kLinear}, {"sqrt", RateScaling::kSquareRoot}};
+inline const NamedChoices<Collectives> kCollectives{{"gloo", Collectives::kGloo}, {"own", Collectives::kOwn}};
 inline const NamedChoices<CompressionMethod> kCompressions{
     {"bf16", CompressionMethod::kBf16}, {"fp16", CompressionMethod::kFp16},
     {"none", CompressionMethod::kNone}, {"powersgd", CompressionMethod::kPowerSgd},

@@ -36,7 +36,7 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
              averages = o.averaging.isUsed(), shards = o.sharding.isUsed(), sharesModel = o.modelParallel.isUsed(),
              isElastic = o.elastic.isUsed(), marks = !o.stepMarkers.empty(), hasTarget = o.targetLoss.isUsed(),
              holdsOut = o.evaluation.samples != 0, decays = o.schedule.shape != ScheduleShape::kConstant,
-             scalesRate = o.schedule.scaling != RateScaling::kNone;
+             hasOwn = o.collectives == Collectives::kOwn, scalesRate = o.schedule.scaling != RateScaling::kNone;
   const auto averagesBy = [&](auto... methods) { return ((o.averaging.method == methods) || ...); };
   const auto compressesBy = [&](auto method) { return o.compression.method == method; };
   const std::pair<bool, std::string_view> rules[] = {
@@ -48,6 +48,9 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {o.segmentBytes != 0 && o.segmentBytes < 64, "--segment-bytes: 0, or at least 64"},
       {marks && !parseMarkerAddress(o.stepMarkers),
        "--step-markers {markers}: neither an IPv4 address nor ADDRESS:PORT"},
+      // Collectives.
+      {hasOwn && isAlone, "--collectives chooses who runs what ranks exchange: nothing is exchanged with --no-ddp"},
+      {hasOwn && o.segmentBytes != 0, "--segment-bytes is about Gloo's ring: not with --collectives own"},
       // Step markers.
       {marks && isAlone, "--step-markers marks all-reduces: --no-ddp makes none"},
       {marks && averages, "--step-markers marks the reducer's all-reduces: --average makes none"},

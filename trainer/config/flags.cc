@@ -149,6 +149,9 @@ void addScheduleFlags(FlagGroup schedule, ScheduleOptions& o) {
 
 void addSynchronisationFlags(FlagGroup sync, Options& o) {
   sync.onOff("!--no-ddp", o.ddp, "train a single rank without the reducer, for comparison");
+  sync.choice("--collectives", o.collectives, kCollectives,
+              "who runs what ranks exchange: PyTorch's ProcessGroupGloo (gloo), or this project's collectives, over "
+              "shared memory within a host (own; with GLOO_DEVICE_TRANSPORT=DPDK, UDP or RDMA)");
   sync.onOff("--barrier,!--no-barrier", o.barrier, "barrier at the end of each step (default on)");
   sync.real("--bucket-cap-mb", o.bucketCapMb, 0.0001, 2047, "gradient bucket size in MiB");
   sync.real("--first-bucket-mb", o.firstBucketMb, 0.0001, 2047, "size of the first bucket to be ready, in MiB");
@@ -313,8 +316,8 @@ void addFlags(CLI::App& app, Options& o) {
 std::variant<Options, std::string> parseOptions(int argc, const char* const* argv) {
   Options options;
   CLI::App app(
-      "Trains GPT-2 data-parallel in C++ with PyTorch's own reducer over Gloo. GLOO_DEVICE_TRANSPORT=TCP, "
-      "DPDK, UDP or RDMA chooses the transport; nothing else changes.",
+      "Trains GPT-2 data-parallel in C++ with PyTorch's own reducer over Gloo, or over collectives of our own. "
+      "GLOO_DEVICE_TRANSPORT=TCP, DPDK, UDP or RDMA chooses the transport; nothing else changes.",
       "ddp_train");
   app.get_formatter()->column_width(34);
   app.option_defaults()->always_capture_default();

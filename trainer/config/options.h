@@ -56,6 +56,12 @@ struct ScheduleOptions {
   bool isUsed() const { return shape != ScheduleShape::kConstant || warmupSteps > 0 || scaling != RateScaling::kNone; }
 };
 
+// Who runs what ranks exchange.
+enum class Collectives {
+  kGloo,  // PyTorch's ProcessGroupGloo
+  kOwn,   // collectives/, from the plug-in
+};
+
 enum class CompressionMethod { kNone, kFp16, kBf16, kTopK, kRandomK, kSign, kTernGrad, kQsgd, kPowerSgd };
 
 struct CompressionOptions {
@@ -180,6 +186,7 @@ struct Options {
   ScheduleOptions schedule;
   // Gradient synchronisation.
   bool ddp = true;
+  Collectives collectives = Collectives::kGloo;
   bool barrier = true;
   double bucketCapMb = 25, firstBucketMb = 1;  // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;

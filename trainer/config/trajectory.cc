@@ -78,6 +78,7 @@ nlohmann::json trajectoryOf(const Options& o, const RunSize& size) {
                             {"text", size.text}};
   // What is not used leaves no trace: checkpoints from before an option was there continue.
   if (o.modelSizes) trajectory["model"] = trajectoryOf(*o.modelSizes);
+  if (o.collectives != Collectives::kGloo) trajectory["collectives"] = nameOf(kCollectives, o.collectives);
   if (o.tail != Tail::kDrop) trajectory["tail"] = nameOf(kTails, o.tail);
   if (o.passages != Passages::kNone) {
     trajectory["passages"] = nameOf(kPassages, o.passages) + (o.pack ? ", packed" : "");

@@ -30,6 +30,8 @@ class Communicator {
   bool isRoot() const { return rank() == 0; }
   // As GLOO_DEVICE_TRANSPORT names it; "none" for a rank alone.
   virtual std::string transport() const { return "none"; }
+  // Who runs them, as --collectives names it; "none" for a rank alone.
+  virtual std::string collectives() const { return "none"; }
 
   virtual void barrier() {}
   virtual double meanOverRanks(double value) { return value; }

@@ -4,22 +4,18 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
-#include <optional>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <gloo/allreduce.h>
-#include <gloo/math.h>
-#include <gloo/types.h>
 #include <nlohmann/json.hpp>
 
 #include "plugin/compatibility/torch/device_registry.h"
-#include "plugin/compatibility/torch/gloo_process_group.h"
 #include "plugin/compatibility/torch/reducer.h"
 #include "tools/common/carried_bytes.h"
 #include "tools/common/error.h"
 #include "tools/common/program_path.h"
+#include "trainer/config/choices.h"
+#include "trainer/distributed/process_groups.h"
 #include "trainer/distributed/rendezvous.h"
 #include "transport/base/joined.h"
 
@@ -29,7 +25,6 @@ namespace {
 constexpr int kPointToPointTag = 0;
 // Of send() and receive(): a receive that was started on the other tag must not take what they carry.
 constexpr int kBlockingTag = 7001;
-constexpr int kThreadsADevice = 2;  // as torch.distributed does
 
 // Where the plug-in is when nothing else is said: beside an installed program, in ../plugin/ of one in a build folder.
 std::string defaultPluginPath() {
@@ -42,130 +37,12 @@ std::chrono::milliseconds milliseconds(double seconds) {
   return std::chrono::milliseconds(static_cast<int64_t>(seconds * 1000));
 }
 
-// c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's), which says when it begins.
-// Sums in the tensor's own type: in 16 bits, each of the ring's additions is made in fp32 and rounded.
-class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
- public:
-  SegmentedAllReduce(const std::shared_ptr<::gloo::Context>& context, const std::vector<at::Tensor>& tensors,
-                     uint64_t sequence, std::chrono::milliseconds timeout, uint32_t tag, size_t segmentBytes,
-                     std::function<void()> begun)
-      : GlooAllReduceWork(context, tensors, sequence, timeout),
-        timeout_(timeout),
-        tag_(tag),
-        segmentBytes_(segmentBytes),
-        begun_(std::move(begun)) {}
-
-  void run() override {
-    if (begun_) begun_();
-    switch (reduced()[0].scalar_type()) {
-      case at::kDouble:
-        return reduce<double>();
-      case at::kHalf:
-        return reduce<::gloo::float16>();
-      case at::kBFloat16:
-        return reduce<c10::BFloat16>();
-      default:
-        return reduce<float>();
-    }
-  }
-
- private:
-  template <typename T>
-  void reduce() {
-    ::gloo::AllreduceOptions options(glooContext());
-    options.setOutput(static_cast<T*>(reduced()[0].data_ptr()), static_cast<size_t>(reduced()[0].numel()));
-    options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<T>));
-    options.setTag(tag_);
-    if (segmentBytes_ != 0) {
-      options.setMaxSegmentSize(segmentBytes_);
-    }
-    options.setTimeout(timeout_);
-    ::gloo::allreduce(options);
-  }
-
-  std::chrono::milliseconds timeout_;
-  uint32_t tag_;
-  size_t segmentBytes_;
-  std::function<void()> begun_;
-};
-
-class TimedProcessGroup : public torch_version::GlooProcessGroup {
- public:
-  TimedProcessGroup(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                    c10::intrusive_ptr<Options> options, std::shared_ptr<WindowClock> clock, size_t segmentBytes)
-      : GlooProcessGroup(store, rank, size, std::move(options)),
-        clock_(std::move(clock)),
-        segmentBytes_(segmentBytes) {}
-
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& options) override {
-    const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
-    const bool saysWhenBegun = bucket && clock_->isRecording();
-    return stamped(bucket, saysWhenBegun
-                               ? segmented(tensors, [clock = clock_, index = *bucket] { clock->begun(index); })
-                               : reduce(tensors, options, bucket.has_value()));
-  }
-
-  // The reduce-scatters of --zero.
-  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
-                                               std::vector<int64_t>& outputSplits, std::vector<int64_t>& inputSplits,
-                                               const c10d::AllToAllOptions& options) override {
-    const auto bucket = clock_->handedOver(static_cast<int64_t>(input.nbytes()));
-    return stamped(bucket, ProcessGroupGloo::alltoall_base(output, input, outputSplits, inputSplits, options));
-  }
-
-  // An all-reduce without a timestamp.
-  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options,
-                                        bool isGradient) {
-    // PyTorch 1.13's reduces no bf16.
-    const bool isOurs = (isGradient && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
-    return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
-  }
-
- private:
-  c10::intrusive_ptr<c10d::Work> stamped(const BucketTicket& bucket, c10::intrusive_ptr<c10d::Work> work) {
-    if (bucket) {
-      work->getFuture()->addCallback([clock = clock_, index = *bucket](at::ivalue::Future&) { clock->done(index); });
-    }
-    return work;
-  }
-
-  c10::intrusive_ptr<c10d::Work> segmented(std::vector<at::Tensor>& tensors, std::function<void()> begun = {}) {
-    const auto tag = nextTag();
-    auto work = c10::make_intrusive<SegmentedAllReduce>(getContext(tag), tensors, nextSequence(), timeout(), tag,
-                                                        segmentBytes_, std::move(begun));
-    enqueue(work);
-    return work;
-  }
-
-  std::shared_ptr<WindowClock> clock_;
-  size_t segmentBytes_;
-};
-
-// As torch.distributed chooses: the interfaces of GLOO_SOCKET_IFNAME, or the address of the host's name.
-std::vector<std::shared_ptr<::gloo::transport::Device>> makeDevices() {
-  std::vector<std::shared_ptr<::gloo::transport::Device>> devices;
-  const char* interfaces = std::getenv("GLOO_SOCKET_IFNAME");
-  if (interfaces == nullptr || *interfaces == '\0') {
-    devices.push_back(torch_version::defaultDevice());
-    return devices;
-  }
-  std::string_view rest(interfaces);
-  while (!rest.empty()) {
-    const size_t comma = rest.find(',');
-    devices.push_back(torch_version::deviceForInterface(std::string(rest.substr(0, comma))));
-    rest.remove_prefix(comma == std::string_view::npos ? rest.size() : comma + 1);
-  }
-  return devices;
-}
-
 bool isKernelTcp(const std::string& transport) {
   return transport == "TCP" || transport == "TCP_TLS" || transport == "UV";
 }
 
-}  // namespace
-
-std::string prepareTransport(const Options& options) {
+// The transport's name; c10d's registry has it.
+std::string loadTransport(const Options& options) {
   const char* variable = std::getenv("GLOO_DEVICE_TRANSPORT");
   const std::string transport = variable != nullptr ? variable : "TCP";
   const bool isKnown = c10d::GlooDeviceRegistry()->Has(transport);
@@ -187,16 +64,43 @@ std::string prepareTransport(const Options& options) {
   return transport;
 }
 
+// Our collectives move within the memory of a host what the transport would have moved, under a name of its own.
+void countMemoryAs(const std::string& transport, CarriedBytes& carried) {
+  const auto memory = carried.find("MEMORY");
+  if (memory == carried.end()) return;
+  carried[transport].sent += memory->second.sent;
+  carried[transport].received += memory->second.received;
+  carried.erase(memory);
+}
+
+}  // namespace
+
+std::string prepareTransport(const Options& options) {
+  const std::string transport = loadTransport(options);
+  if (options.collectives == Collectives::kOwn) {
+    if (isKernelTcp(transport)) {
+      throw UsageError(fmt::format(
+          "--collectives own goes over the plug-in's transports, not over {}: set GLOO_DEVICE_TRANSPORT, for example "
+          "to DPDK",
+          transport));
+    }
+    requireOwnCollectives();
+  }
+  return transport;
+}
+
+std::string GroupCommunicator::collectives() const { return nameOf(kCollectives, collectives_); }
+
 struct GroupCommunicator::Group {
   std::shared_ptr<WindowClock> clock = std::make_shared<WindowClock>();
   c10::intrusive_ptr<c10d::Store> store;
-  c10::intrusive_ptr<TimedProcessGroup> processGroup;
+  TimedGroup timed;
   c10::intrusive_ptr<c10d::ProcessGroup> forReducer;  // the same group
 };
 
 GroupCommunicator::GroupCommunicator(const RankEnvironment& environment, const Options& options,
                                      const nlohmann::json& agreement)
-    : transport_(prepareTransport(options)), group_(std::make_unique<Group>()) {
+    : transport_(prepareTransport(options)), collectives_(options.collectives), group_(std::make_unique<Group>()) {
   const auto rendezvousTimeout = milliseconds(options.rendezvousTimeoutSeconds);
   if (environment.rank == 0 && !options.stepMarkers.empty()) {
     group_->clock->sendMarkers(options.stepMarkers);
@@ -204,41 +108,39 @@ GroupCommunicator::GroupCommunicator(const RankEnvironment& environment, const O
   group_->store = connectStore(environment, rendezvousTimeout);
   meetRanks(*group_->store, environment, agreement, rendezvousTimeout);
   const auto before = openTcpSockets();
-  auto groupOptions = c10d::ProcessGroupGloo::Options::create(milliseconds(options.timeoutSeconds));
-  groupOptions->devices = makeDevices();
-  groupOptions->threads = static_cast<int>(groupOptions->devices.size()) * kThreadsADevice;
-  group_->processGroup =
-      c10::make_intrusive<TimedProcessGroup>(group_->store, environment.rank, environment.worldSize, groupOptions,
-                                             group_->clock, static_cast<size_t>(options.segmentBytes));
-  group_->forReducer = torch_version::asProcessGroup(group_->store, group_->processGroup);
+  const GroupPlace place{
+      .rank = environment.rank, .worldSize = environment.worldSize, .timeout = milliseconds(options.timeoutSeconds)};
+  group_->timed = collectives_ == Collectives::kOwn
+                      ? makeOwnGroup(group_->store, place, group_->clock, transport_)
+                      : makeGlooGroup(group_->store, place, group_->clock, static_cast<size_t>(options.segmentBytes));
+  group_->forReducer = torch_version::asProcessGroup(group_->store, group_->timed.group);
   byteCounter_ = isKernelTcp(transport_) ? makeTcpCounter(before) : makePluginCounter();
 }
 
 GroupCommunicator::~GroupCommunicator() = default;
 
-int GroupCommunicator::rank() const { return group_->processGroup->getRank(); }
-int GroupCommunicator::worldSize() const { return group_->processGroup->getSize(); }
+int GroupCommunicator::rank() const { return group_->timed.group->getRank(); }
+int GroupCommunicator::worldSize() const { return group_->timed.group->getSize(); }
 c10d::ProcessGroup& GroupCommunicator::processGroup() { return *group_->forReducer; }
 
 void GroupCommunicator::requireBytesOverTransport() const {
   // Without a plug-in nothing is ours; one of somebody else's may not count.
   if (const auto counters = pluginCounters(); counters && worldSize() > 1) {
-    requireCarriedBy(transport_, !isKernelTcp(transport_), {}, carriedBytes(*counters), 1);
+    CarriedBytes carried = carriedBytes(*counters);
+    if (collectives_ == Collectives::kOwn) countMemoryAs(transport_, carried);
+    requireCarriedBy(transport_, !isKernelTcp(transport_), {}, carried, 1);
   }
 }
 
-void GroupCommunicator::barrier() { group_->processGroup->barrier()->wait(); }
+void GroupCommunicator::barrier() { group_->timed.group->barrier()->wait(); }
 
 double GroupCommunicator::meanOverRanks(double value) {
   std::vector<at::Tensor> tensors{at::full({1}, value, at::kDouble)};
-  group_->processGroup->allreduce(tensors, {})->wait();
+  group_->timed.group->allreduce(tensors, {})->wait();
   return tensors[0].item<double>() / worldSize();
 }
 
-void GroupCommunicator::sum(at::Tensor& tensor) {
-  std::vector<at::Tensor> tensors{tensor};
-  group_->processGroup->reduce(tensors, {}, /*isGradient=*/true)->wait();
-}
+void GroupCommunicator::sum(at::Tensor& tensor) { group_->timed.sum(tensor)->wait(); }
 
 void GroupCommunicator::broadcast(const std::vector<at::Tensor>& tensors) {
   constexpr size_t kBroadcastBytes = size_t{250} << 20;  // DDP's _DDP_BROADCAST_BUCKET size
@@ -256,7 +158,7 @@ void GroupCommunicator::broadcast(at::Tensor& tensor, int root) {
   std::vector<at::Tensor> tensors{tensor};
   c10d::BroadcastOptions options;
   options.rootRank = root;
-  group_->processGroup->broadcast(tensors, options)->wait();
+  group_->timed.group->broadcast(tensors, options)->wait();
 }
 
 std::vector<at::Tensor> GroupCommunicator::gather(const at::Tensor& bytes) {
@@ -265,18 +167,18 @@ std::vector<at::Tensor> GroupCommunicator::gather(const at::Tensor& bytes) {
   for (int rank = 0; rank < worldSize(); ++rank) {
     outputs[0].push_back(at::empty_like(bytes));
   }
-  group_->processGroup->allgather(outputs, inputs)->wait();
+  group_->timed.group->allgather(outputs, inputs)->wait();
   return std::move(outputs[0]);
 }
 
 void GroupCommunicator::send(const at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> tensors{tensor};
-  group_->processGroup->send(tensors, rank, kBlockingTag)->wait();
+  group_->timed.group->send(tensors, rank, kBlockingTag)->wait();
 }
 
 void GroupCommunicator::receive(const at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> tensors{tensor};
-  group_->processGroup->recv(tensors, rank, kBlockingTag)->wait();
+  group_->timed.group->recv(tensors, rank, kBlockingTag)->wait();
 }
 
 namespace {
@@ -295,12 +197,12 @@ class WorkTransfer final : public Transfer {
 
 std::unique_ptr<Transfer> GroupCommunicator::startSend(const at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> tensors{tensor};
-  return std::make_unique<WorkTransfer>(group_->processGroup->send(tensors, rank, kPointToPointTag));
+  return std::make_unique<WorkTransfer>(group_->timed.group->send(tensors, rank, kPointToPointTag));
 }
 
 std::unique_ptr<Transfer> GroupCommunicator::startReceive(at::Tensor& tensor, int rank) {
   std::vector<at::Tensor> tensors{tensor};
-  return std::make_unique<WorkTransfer>(group_->processGroup->recv(tensors, rank, kPointToPointTag));
+  return std::make_unique<WorkTransfer>(group_->timed.group->recv(tensors, rank, kPointToPointTag));
 }
 
 void GroupCommunicator::exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard,
@@ -308,11 +210,11 @@ void GroupCommunicator::exchange(const at::Tensor& own, const std::vector<int>& 
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
   for (size_t i = 0; i < receiveFrom.size(); ++i) {
     std::vector<at::Tensor> tensors{heard[i]};
-    works.push_back(group_->processGroup->recv(tensors, receiveFrom[i], kPointToPointTag));
+    works.push_back(group_->timed.group->recv(tensors, receiveFrom[i], kPointToPointTag));
   }
   for (const int rank : sendTo) {
     std::vector<at::Tensor> tensors{own};
-    works.push_back(group_->processGroup->send(tensors, rank, kPointToPointTag));
+    works.push_back(group_->timed.group->send(tensors, rank, kPointToPointTag));
   }
   for (const auto& work : works) {
     work->wait();

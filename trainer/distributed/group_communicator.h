@@ -1,10 +1,8 @@
 // One rank of several: rendezvous and c10d's process group.
 //
-// The group is PyTorch's own ProcessGroupGloo on the device that c10d's registry makes, so that GLOO_DEVICE_TRANSPORT
-// and GLOO_SOCKET_IFNAME mean what they mean in Python. The class derived from it takes timestamps of the gradients'
-// all-reduces and reduce-scatters. It makes an all-reduce itself, instead of c10d, for another segment size, for bf16
-// (PyTorch 1.13 reduces none) and where a trace wants to know when a ring begins. The owner calls from one thread; the
-// group's worker threads only stamp times.
+// The group is PyTorch's own ProcessGroupGloo or, with --collectives own, our collectives (process_groups.h).
+// GLOO_DEVICE_TRANSPORT and GLOO_SOCKET_IFNAME mean what they mean in Python. The group takes timestamps of the
+// gradients' all-reduces and reduce-scatters. The owner calls from one thread; the group's threads only stamp times.
 #pragma once
 
 #include <memory>
@@ -33,8 +31,8 @@ class Transfer {
 };
 
 // Makes sure that c10d's registry knows the transport that GLOO_DEVICE_TRANSPORT names, loading the plug-in when
-// it does not; returns the transport's name ("TCP" when the variable is unset). Throws ProgramError, never falls
-// back to another transport. Loading twice is harmless.
+// it does not; returns the transport's name ("TCP" when the variable is unset). Throws ProgramError, also where the
+// options' collectives do not go over it, and never falls back to another transport. Loading twice is harmless.
 std::string prepareTransport(const Options& options);
 
 class GroupCommunicator final : public Communicator {
@@ -47,6 +45,7 @@ class GroupCommunicator final : public Communicator {
   int rank() const override;
   int worldSize() const override;
   std::string transport() const override { return transport_; }
+  std::string collectives() const override;
   c10d::ProcessGroup& processGroup();
 
   void barrier() override;
@@ -84,6 +83,7 @@ class GroupCommunicator final : public Communicator {
  private:
   struct Group;  // keeps c10d's headers out of this one
   std::string transport_;
+  Collectives collectives_;
   std::unique_ptr<Group> group_;
   std::unique_ptr<ByteCounter> byteCounter_;
 };

@@ -1,4 +1,4 @@
-// c10d's ProcessGroupGloo, for code that derives from it and passes it to the reducer.
+// c10d's process groups, ProcessGroupGloo above all, for code that derives from them and passes them to the reducer.
 //
 //   GLOO_BYPASS_TORCH_LAZY_INIT      devices may connect lazily; TORCH_GLOO_LAZY_INIT asks for it (from PyTorch 2.8)
 //   GLOO_BYPASS_TORCH_WORK_SEQUENCE  a piece of work has a type and a sequence number (2.6 has, 1.13 not)
@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -35,6 +36,10 @@ inline std::shared_ptr<::gloo::transport::Device> deviceForInterface(const std::
   return c10d::ProcessGroupGloo::createDeviceForInterface(interface);
 #endif
 }
+
+// The base of ProcessGroupGloo: whoever derives from it takes Gloo's place. Both classes declare the same collectives.
+using CollectiveBackend = std::conditional_t<std::is_base_of_v<c10d::ProcessGroup, c10d::ProcessGroupGloo>,
+                                             c10d::ProcessGroup, c10d::Backend>;
 
 class GlooProcessGroup : public c10d::ProcessGroupGloo {
  public:
