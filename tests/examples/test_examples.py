@@ -15,13 +15,15 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 EXAMPLES = ROOT / "examples"
 PROGRAMS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 RANKS_PROGRAMS = [name for name in PROGRAMS if name != "two_nodes.py"]  # that starts others
+# PyTorch keeps this one's group, whatever the program does, so it ends without Python's end.
+EXITS_AT_ONCE = "tensor_parallel.py"
 TRANSPORTS = ["TCP"] if os.environ.get("PLUGIN_NO_DPDK") else ["TCP", "DPDK"]
 NOT_IN_THIS_RELEASE = 77
 
 
-def outcome_of(example, transport):
+def outcome_of(example, transport, arguments=()):
     """Rank 0's output without its counters: the numbers and the last line."""
-    with Ranks(EXAMPLES / example, 2, transport=transport, load="import") as ranks:
+    with Ranks(EXAMPLES / example, 2, transport=transport, load="import", arguments=arguments) as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())
         # the reference: now and then a rank of PyTorch 2.6 aborts at its end, after the last line
@@ -45,7 +47,13 @@ def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
     assert all(outcome == outcomes[0] for outcome in outcomes), outcomes
 
 
-@pytest.mark.parametrize("example", RANKS_PROGRAMS)
+@pytest.mark.parametrize("transport", TRANSPORTS[1:] + ["UDP"])
+def test_TensorParallel_OwnCollectives_SaysTheSame(transport):
+    own = outcome_of("tensor_parallel.py", transport, ["--backend", "bypass", "--without-all-reduces"])
+    assert own == outcome_of("tensor_parallel.py", "TCP")
+
+
+@pytest.mark.parametrize("example", [name for name in RANKS_PROGRAMS if name != EXITS_AT_ONCE])
 def test_Example_End_LeavesNoThreadThatCouldAbortIt(example, installed_torch):
     with Ranks(
         FOLDER / "programs" / "threads_left.py", 2, transport="UDP", load="import", arguments=[EXAMPLES / example]
