@@ -31,6 +31,7 @@ EPILOG = """\
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --transports TCP,DPDK,DPDK/own
   scripts/compare-programs --table docs/runs/programs-*.json            what was stored, as Markdown
+  scripts/compare-programs --table docs/runs/own-programs-2-cores.json --page page.html          and as a page
 
 Training needs transformers in that Python (pip install transformers) and is left out without it.
 
@@ -73,6 +74,9 @@ def parse(arguments):
     add_output(parser, "logs", "programs-<time>")
     add_build(parser, "build folder, for a Python without gloo_bypass")
     parser.add_argument("--table", type=Path, nargs="+", metavar="RUN", help="print stored runs, and measure nothing")
+    parser.add_argument(
+        "--page", type=result_file, metavar="FILE", help="write an HTML page of the run, or of those of --table"
+    )
     options = parser.parse_args(arguments)
     options.build = options.build.absolute()
     options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
@@ -169,15 +173,25 @@ def measure(options):
     print(f"\n{program_tables.whole(stored_programs.read(path))}")
     if options.json:
         results.write_whole(options.json, path.read_bytes())
+    write_page(options.page, [path])
     return FAILED if measurement.missing else 0
 
 
-def show_tables(paths):
-    print("\n\n".join(program_tables.whole(stored_programs.read(path)) for path in paths))
+def write_page(page, paths):
+    if page:
+        # Here, since what draws pages takes half a second to import.
+        from gloo_bypass_tools.report import programs_page
+
+        results.write_whole(page, programs_page.render([stored_programs.read(path) for path in paths]).encode())
+
+
+def show_tables(options):
+    print("\n\n".join(program_tables.whole(stored_programs.read(path)) for path in options.table))
+    write_page(options.page, options.table)
     return 0
 
 
 def main(arguments=None):
     options = parse(arguments)
     processes.interrupt_once()
-    return exit_status("compare-programs", lambda: show_tables(options.table) if options.table else measure(options))
+    return exit_status("compare-programs", lambda: show_tables(options) if options.table else measure(options))

@@ -83,8 +83,8 @@ def about(run):
     )
 
 
-def whole(run):
-    """One run with all its quantities: median and p99 over each transport."""
+def table_of(run):
+    """Header and lines of a run with all its quantities: median and p99 over each transport, as Markdown."""
     first, *others = run.transports
     header = ["", first, *(word for other in others for word in (other, ""))]
     lines = []
@@ -92,10 +92,20 @@ def whole(run):
         lines.append([label(key), cell(run.row(key, first))])
         for other in others:
             lines[-1] += [cell(run.row(key, other)), ratio_cell(run, key, other)]
+    return header, lines
+
+
+def notes_of(run):
+    """What is to be said below the table, as Markdown."""
     notes = [f"Left out: {what}: {why}." for what, why in run.left_out]
     if run.doubt:
         notes.append(f"**The machine was not steady**: {run.doubt}. Ratios near that say little.")
-    return "\n\n".join([about(run), markdown(header, lines), *notes])
+    return notes
+
+
+def whole(run):
+    """One run with all its quantities."""
+    return "\n\n".join([about(run), markdown(*table_of(run)), *notes_of(run)])
 
 
 def spanned(values, text):

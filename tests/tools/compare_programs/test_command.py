@@ -128,6 +128,13 @@ def test_Command_Table_PrintsStoredRuns(write_run, capsys):
     assert "2 cores of a processor" in text and "16 cores of a processor" in text
 
 
+def test_Command_Page_IsWrittenBesideTheTables(write_run, tmp_path, capsys):
+    page = tmp_path / "new" / "page.html"
+    assert command.main(["--table", str(write_run()), "--page", str(page)]) == 0
+    assert "| tensor-parallel decoding" in capsys.readouterr().out
+    assert "tensor-parallel decoding" in page.read_text()
+
+
 def test_Command_TableOfWhatIsNoRun_IsOneLine(tmp_path, capsys):
     (tmp_path / "x.json").write_text("[]")
     assert command.main(["--table", str(tmp_path / "x.json")]) == 2
