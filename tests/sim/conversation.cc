@@ -17,6 +17,19 @@ constexpr OperationToken kWithdrawnToken = 2'000'000'000;  // + index
 
 enum Tag : std::uint64_t { kAnnouncedTag = 1000, kWithdrawnTag = 2000 };
 
+// Adds bytes to an untouched buffer, where they give their own values if they come once.
+BytesConsumer addingTo(std::vector<std::byte>& buffer) {
+  const auto add = [](void* context, std::size_t offset, std::span<const std::byte> bytes) noexcept {
+    std::byte* to = static_cast<std::byte*>(context) + offset;
+    for (const std::byte byte : bytes) {
+      *to = static_cast<std::byte>(static_cast<unsigned>(*to) + static_cast<unsigned>(byte) -
+                                   static_cast<unsigned>(kUntouched));
+      ++to;
+    }
+  };
+  return {add, buffer.data()};
+}
+
 bool all(std::span<const std::byte> bytes, std::byte value) {
   return std::all_of(bytes.begin(), bytes.end(), [value](std::byte b) { return b == value; });
 }
@@ -81,6 +94,7 @@ void Conversation::planMessage(std::size_t budget) {
   m.receiveAt = Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(model_.spread.count())));
   m.pattern = random_.next();
   m.confirmed = random_.chance(0.3);
+  m.consumes = m.kind != KeyKind::kPersistent && random_.chance(0.5);
   plannedBytes_ += m.length;
   messages_.push_back(std::move(m));
 }
@@ -156,7 +170,11 @@ void Conversation::postReceive(std::size_t index) {
   receiver_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
     m.receiveBuffer.assign(m.capacity + kGuardBytes, kUntouched);
-    const Status posted = session.postReceive({index, m.key, m.receiveBuffer.data(), m.capacity, false});
+    const Status posted = session.postReceive({.token = index,
+                                               .key = m.key,
+                                               .data = m.receiveBuffer.data(),
+                                               .capacity = m.capacity,
+                                               .consumer = m.consumes ? addingTo(m.receiveBuffer) : BytesConsumer{}});
     if (!posted.ok()) fault("postReceive of message " + std::to_string(index) + ": " + posted.error().message);
   });
 }
@@ -174,8 +192,11 @@ void Conversation::postWithdrawn(std::size_t index) {
     Message& m = messages_[index];
     m.withdrawnBuffer.assign(m.capacity + kGuardBytes, kUntouched);
     m.withdrawnOpen = true;
-    const Status posted =
-        session.postReceive({kWithdrawnToken + index, m.key, m.withdrawnBuffer.data(), m.capacity, false});
+    const Status posted = session.postReceive({.token = kWithdrawnToken + index,
+                                               .key = m.key,
+                                               .data = m.withdrawnBuffer.data(),
+                                               .capacity = m.capacity,
+                                               .consumer = m.consumes ? addingTo(m.withdrawnBuffer) : BytesConsumer{}});
     if (!posted.ok()) fault("postReceive (withdrawn): " + posted.error().message);
   });
 }

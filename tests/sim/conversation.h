@@ -6,6 +6,8 @@
 //   announced   a receive is posted only when the message is announced (recv-from-any); some sends are cancelled
 //   persistent  a bound region; each message lands at its offset
 //   withdrawn   every message's first receive is cancelled at a random moment
+//
+// Some receives have a consumer that adds, so that bytes which come twice give a wrong sum.
 #pragma once
 
 #include <cstddef>
@@ -66,6 +68,7 @@ class Conversation {
     std::uint64_t remoteOffset = 0;
     Duration sendAt{0}, receiveAt{0};
     bool cancelSend = false, confirmed = false;
+    bool consumes = false;  // its receives have a consumer
     std::uint64_t pattern = 0;
     std::vector<std::byte> sendBuffer, receiveBuffer;
     bool sendOpen = false, sendCancelled = false, received = false;

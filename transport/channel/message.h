@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "transport/base/flat_map.h"
 
@@ -40,6 +41,15 @@ struct SendRequest {
   bool confirmed = false;
 };
 
+// Takes the bytes of one message from where they arrived, instead of a copy of them: to add them to others, say.
+struct BytesConsumer {
+  // `bytes` lie in the message from `offset` on, and are valid during the call. Runs come in any order and of any
+  // length; each byte of a correct peer comes once. With exclusive access, before onReceiveComplete and not after
+  // cancelReceive; it must not call the channel.
+  void (*consume)(void* context, std::size_t offset, std::span<const std::byte> bytes) noexcept = nullptr;
+  void* context = nullptr;
+};
+
 struct ReceiveRequest {
   OperationToken token = 0;
   MessageKey key;
@@ -48,6 +58,9 @@ struct ReceiveRequest {
   // For a bound buffer: the receive stays posted, every message of the key is written at data + its remoteOffset, and
   // each calls onReceiveComplete. At most one persistent receive a key, and no other receive with it.
   bool persistent = false;
+  // If it has a function: the message goes there, and not to `data`. That must be writable for `capacity` all the same:
+  // an adapter that writes by itself (RDMA) does so there first. Not for a persistent receive.
+  BytesConsumer consumer{};
 };
 
 }  // namespace gloo_bypass

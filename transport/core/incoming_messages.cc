@@ -4,7 +4,6 @@
 #include <cstring>
 #include <utility>
 
-#include "transport/base/copy_part.h"
 #include "transport/channel/receive_fit.h"
 
 namespace gloo_bypass {
@@ -30,9 +29,7 @@ bool IncomingMessages::tryFastPath(const wire::MessageHeader& header, std::span<
   if (!problem.empty()) return fail(ErrorCode::kMessageTooLong, std::move(problem));
   if (!credit_.onReceived(payload.size())) return violation("the peer sent more eager payload than it had credit for");
   credit_.onConsumed(payload.size());
-  if (!payload.empty()) {
-    std::memcpy(receive.data + (receive.persistent ? header.remoteOffset : 0), payload.data(), payload.size());
-  }
+  gloo_bypass::place(receive, header.remoteOffset, 0, payload);
   ++nextId_;
   ++finished_;
   ++counters_->messagesReceived;
@@ -121,12 +118,22 @@ bool IncomingMessages::take(TimePoint now, SlotIndex slot, std::uint64_t offset,
 
 bool IncomingMessages::place(SlotIndex slot, std::uint64_t offset, bool granted, std::span<const std::byte> payload) {
   Message& message = matcher_[slot];
-  message.body.arrived += payload.size();
-  message.body.emptyArrived = payload.empty();
+  Incoming& incoming = message.body;
+  incoming.arrived += payload.size();
+  incoming.emptyArrived = payload.empty();
   counters_->payloadBytesReceived += payload.size();
-  if (!message.matched) return stage(message.body, message.length, offset, payload);
-  if (!message.orphaned && !payload.empty()) copyPart<ColdEnd::kDestination>(message.destination() + offset, payload);
-  if (!granted) credit_.onConsumed(payload.size());
+  if (!message.matched) return stage(incoming, message.length, offset, payload);
+  const std::uint64_t staged =
+      std::min<std::uint64_t>(incoming.extent - std::min(incoming.extent, offset), payload.size());
+  if (staged > 0) {
+    // Eager payload that had overtaken this was staged, and it leaves before any grant.
+    if (granted) return violation("the peer sent granted payload in front of eager payload");
+    if (!stage(incoming, message.length, offset, payload.first(staged))) return false;
+    placeStaged(message);
+  }
+  const auto rest = payload.subspan(staged);
+  if (!message.orphaned) message.place(offset + staged, rest);
+  if (!granted) credit_.onConsumed(rest.size());
   completeIfHere(slot);
   return true;
 }
@@ -212,12 +219,18 @@ bool IncomingMessages::begin(SlotIndex slot) {
   if (std::string problem = message.misfit(); !problem.empty()) {
     return fail(ErrorCode::kMessageTooLong, std::move(problem));
   }
-  Incoming& incoming = message.body;
-  if (incoming.extent > 0) std::memcpy(message.destination(), incoming.staging.data.get(), incoming.extent);
-  unstage(incoming);
-  grantIfWanted(incoming);
+  placeStaged(message);
+  grantIfWanted(message.body);
   completeIfHere(slot);
   return true;
+}
+
+// Of a matched message, once what is staged has no holes.
+void IncomingMessages::placeStaged(Message& message) {
+  Incoming& incoming = message.body;
+  if (incoming.stagedBytes < incoming.extent) return;
+  if (!message.orphaned) message.place(0, {incoming.staging.data.get(), static_cast<std::size_t>(incoming.extent)});
+  unstage(incoming);
 }
 
 void IncomingMessages::unstage(Incoming& incoming) {

@@ -6,8 +6,9 @@
 //
 // kData and kAnnounce describe a message: tag, length. A kChunk may come before them; it is staged.
 //
-// Chunks of a matched message go straight to the user's buffer; of an unmatched one into staging memory, which the
-// credit window bounds. Messages begun and not completed: at most kMaxOpenMessages.
+// Chunks of a matched message go straight to their place; of an unmatched one into staging memory, which the credit
+// window bounds. What is staged when the message is matched moves to its place once it has no holes, so that each byte
+// is placed once: a consumer adds it. Messages begun and not completed: at most kMaxOpenMessages.
 #pragma once
 
 #include <cstddef>
@@ -99,6 +100,7 @@ class IncomingMessages {
   bool take(TimePoint now, SlotIndex slot, std::uint64_t offset, bool granted, std::span<const std::byte> payload);
   bool place(SlotIndex slot, std::uint64_t offset, bool granted, std::span<const std::byte> payload);
   bool stage(Incoming& incoming, std::uint64_t length, std::uint64_t offset, std::span<const std::byte> payload);
+  void placeStaged(Message& message);
   void grantIfWanted(Incoming& incoming);
   void completeIfHere(SlotIndex slot);
   void end(Message& message);

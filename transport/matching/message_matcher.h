@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,7 @@
 #include "transport/base/time.h"
 #include "transport/channel/message.h"
 #include "transport/channel/receive_fit.h"
+#include "transport/channel/receive_place.h"
 
 namespace gloo_bypass {
 
@@ -44,6 +46,10 @@ class MessageMatcher {
       return gloo_bypass::misfit(key, receive.capacity, receive.persistent, length, remoteOffset);
     }
     std::byte* destination() const { return receive.data + (receive.persistent ? remoteOffset : 0); }
+    // For a matched message that fits. Each byte once.
+    void place(std::uint64_t offset, std::span<const std::byte> bytes) const {
+      gloo_bypass::place(receive, remoteOffset, offset, bytes);
+    }
   };
   struct Key {
     SlotList receives;   // waiting; then there are no unmatched messages

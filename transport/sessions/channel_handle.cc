@@ -34,6 +34,7 @@ class ChannelHandle final : public MessageChannel {
     return session_ == nullptr ? closedStatus() : dirty().postSend(request);
   }
   Status postReceive(const ReceiveRequest& request) override {
+    GLOO_BYPASS_CHECK(!request.persistent || request.consumer.consume == nullptr);
     return session_ == nullptr ? closedStatus() : dirty().postReceive(request);
   }
   bool cancelSend(OperationToken token) override { return session_ != nullptr && dirty().cancelSend(token); }

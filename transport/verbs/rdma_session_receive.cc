@@ -150,7 +150,7 @@ Status RdmaSession::postReceive(const ReceiveRequest& request) {
 Status RdmaSession::deliver(SlotIndex slot, std::span<const std::byte> payload) {
   const Matcher::Message& message = matcher_[slot];
   if (Status status = fits(message); !status) return status;
-  if (!payload.empty()) std::memcpy(message.destination(), payload.data(), payload.size());
+  message.place(0, payload);
   consumed(payload.size());
   complete(slot);
   return {};
@@ -243,10 +243,15 @@ void RdmaSession::onRead(ReadsRail& rail) {
 
 void RdmaSession::finishRead(SlotIndex slot) {
   markDirty();
-  const std::uint64_t length = matcher_[slot].length;
-  Incoming& body = matcher_[slot].body;
+  Matcher::Message& message = matcher_[slot];
+  const std::uint64_t length = message.length;
+  Incoming& body = message.body;
   --body.underWay;
   if (body.underWay > 0 || body.requested < length) return;
+  // The device has written to the receive's memory.
+  if (message.receive.consumer.consume != nullptr && !message.orphaned) {
+    message.place(0, {message.destination(), static_cast<std::size_t>(length)});
+  }
   device_.registrations->release(std::exchange(body.registration, nullptr));
   counters_.wireBytesReceived += length;
   toConfirm_.pushBack(body.id);

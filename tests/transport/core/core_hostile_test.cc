@@ -116,6 +116,45 @@ TEST_F(Victim, PayloadWithoutGrant_Fails) {
   message(wire::FrameType::kData, bad, 1);
   expectViolation();
 }
+// What is staged counts against the credit, and what is granted does not: the one cannot fill a hole of the other.
+TEST_F(Victim, GrantedPayloadInAHoleOfEagerPayload_Fails) {
+  Bytes memory(100);
+  message(wire::FrameType::kAnnounce, header(0, 100, 50, 0));
+  message(wire::FrameType::kData, header(0, 100, 20, 30), 30);
+  ASSERT_TRUE(session_.postReceive({.token = 1, .key = {}, .data = memory.data(), .capacity = memory.size()}).ok());
+  expectAlive();
+  wire::MessageHeader bad = header(0, 100, 0, 20);
+  bad.flags = wire::kFlagGranted;
+  message(wire::FrameType::kData, bad, 20);
+  expectViolation();
+}
+TEST_F(Victim, StagedPartWithAHole_IsConsumedOnceItIsFull) {
+  struct Consumed {
+    Bytes times = Bytes(100);
+  } consumed;
+  const auto count = [](void* context, std::size_t offset, std::span<const std::byte> bytes) noexcept {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      std::byte& times = static_cast<Consumed*>(context)->times[offset + i];
+      times = static_cast<std::byte>(static_cast<int>(times) + 1);
+    }
+  };
+  Bytes memory(100);
+  message(wire::FrameType::kData, header(0, 100, 20, 30), 30);
+  ASSERT_TRUE(
+      session_
+          .postReceive(
+              {.token = 1, .key = {}, .data = memory.data(), .capacity = memory.size(), .consumer = {count, &consumed}})
+          .ok());
+  EXPECT_EQ(consumed.times, Bytes(100));
+  message(wire::FrameType::kData, header(0, 100, 50, 40), 40);
+  message(wire::FrameType::kData, header(0, 100, 90, 10), 10);
+  message(wire::FrameType::kData, header(0, 100, 0, 20), 20);
+  expectAlive();
+  EXPECT_EQ(consumed.times, Bytes(100, std::byte{1}));
+  EXPECT_EQ(memory, Bytes(100));
+  SessionEvent event;
+  ASSERT_TRUE(session_.pollEvent(&event));
+}
 TEST_F(Victim, MoreThanCredit_Fails) {
   const std::size_t within = SessionConfig{}.shortPathEagerBytes / 32000;
   for (std::uint64_t i = 0; i <= within && session_.state() == SessionState::kEstablished; ++i) {
