@@ -3,9 +3,10 @@
 //   run()  ->  OperationRun (schedule, slices, headers)  ->  Peer  ->  MessageChannel
 //   send(), receive()  ->  Mailbox  ----------------------^
 //
-// Payloads go straight from and into the caller's buffers, except short ones and what is added: that is received into
-// memory of the executor, 256 KiB a part at most, some slices at a time, and added from there. A vector of at most
-// 16 KiB takes one network round among few ranks: its first message says what is called and carries the data.
+// Payloads go straight from and into the caller's buffers, except short ones, and what is added goes from the packet
+// into its place. Where a step adds several messages, or something else still needs the place, the messages wait in
+// memory of the executor: some slices at a time, and of each what choiceOf() allows. A vector of at most 16 KiB takes
+// one network round among few ranks: its first message says what is called and carries the data.
 //
 // A rank that has waited for 200 ms tells all others what it has called. So ranks that call different operations find
 // out even where neither sends to the other.

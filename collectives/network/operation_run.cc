@@ -205,8 +205,10 @@ Status OperationRun::receive(SliceRun& slice, std::uint32_t step, std::size_t pl
   Partner& with = partner(from);
   if (!with.agrees) return {};
   if (!(with.inlined && slice.index() == 0 && what.numbers[place] == 0)) {
+    const BytesConsumer consumer =
+        slice.reduceOnArrival(step, place, call_, stepReduction(), static_cast<int>(peers_.size()));
     return peer(from).receive(transfer, keyOf(slice, with.receives, what.numbers[place]), slice.target(step, place),
-                              transfer.bytes);
+                              transfer.bytes, consumer);
   }
   std::byte* payload = with.headerBytes.get() + OperationHeader::kBytes;
   if (what.action == Action::kReceive && state.region.output != nullptr) {
@@ -301,8 +303,7 @@ void OperationRun::complete(SliceRun& slice, std::uint32_t slot, std::uint32_t s
   const Action action = order_.schedule->steps[step].action;
   if (action == Action::kReceive) slice.received(step);
   if (action == Action::kReduce) {
-    const bool sums = call_.reduction == Reduction::kAverage && !sumsAtOnce_;
-    slice.reduced(step, call_, sums ? Reduction::kSum : call_.reduction, static_cast<int>(peers_.size()));
+    slice.reduced(step, call_, stepReduction(), static_cast<int>(peers_.size()));
   }
   endStep(slice, slot, step);
 }

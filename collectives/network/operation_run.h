@@ -89,6 +89,10 @@ class OperationRun final : private TransferOwner {
   Status send(SliceRun& slice, std::uint32_t slot, std::uint32_t step);
   Status receive(SliceRun& slice, std::uint32_t step, std::size_t place);
   Status receiveAllFrom(int rank);
+  // What steps add with: an average divides at the end unless each sum has all ranks in it.
+  Reduction stepReduction() const {
+    return call_.reduction == Reduction::kAverage && !sumsAtOnce_ ? Reduction::kSum : call_.reduction;
+  }
   void complete(SliceRun& slice, std::uint32_t slot, std::uint32_t step);
   void endStep(SliceRun& slice, std::uint32_t slot, std::uint32_t step);
 

@@ -38,14 +38,16 @@ Status Peer::send(Transfer& transfer, MessageKey key, const std::byte* data, std
                                               .confirmed = confirmed}));
 }
 
-Status Peer::receive(Transfer& transfer, MessageKey key, std::byte* data, std::size_t capacity) {
+Status Peer::receive(Transfer& transfer, MessageKey key, std::byte* data, std::size_t capacity,
+                     const BytesConsumer& consumer) {
   transfer.state = Transfer::State::kUnderWay;
   transfer.sends = false;
   transfer.peer = this;
-  return posted(
-      transfer,
-      channel_->postReceive(
-          {.token = reinterpret_cast<OperationToken>(&transfer), .key = key, .data = data, .capacity = capacity}));
+  return posted(transfer, channel_->postReceive({.token = reinterpret_cast<OperationToken>(&transfer),
+                                                 .key = key,
+                                                 .data = data,
+                                                 .capacity = capacity,
+                                                 .consumer = consumer}));
 }
 
 Status Peer::posted(Transfer& transfer, const Status& status) {

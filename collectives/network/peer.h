@@ -68,7 +68,8 @@ class Peer final : public ChannelObserver {
 
   // The transfer's other fields are the caller's. The error names the rank.
   Status send(Transfer& transfer, MessageKey key, const std::byte* data, std::size_t length, bool confirmed = false);
-  Status receive(Transfer& transfer, MessageKey key, std::byte* data, std::size_t capacity);
+  Status receive(Transfer& transfer, MessageKey key, std::byte* data, std::size_t capacity,
+                 const BytesConsumer& consumer = {});
   // The memory is not touched any more, and nothing completes.
   void cancel(Transfer& transfer);
   // Closes in good order. Only the destructor may follow.

@@ -36,6 +36,7 @@ void SliceRun::begin(const Schedule& schedule, const DataLayout& layout, std::si
     }
     reserve(step, state);
   }
+  arriving_.resize(transfers_.size());
   if (reserved_ > memoryBytes_) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(reserved_);
     memoryBytes_ = reserved_;
@@ -71,19 +72,41 @@ void SliceRun::placeElsewhere(std::size_t step, std::size_t place, std::byte* wh
 
 void SliceRun::received(std::size_t step) { setPlaces(step, target(step, 0)); }
 
+std::byte* SliceRun::result(std::size_t step) {
+  if (std::byte* const output = steps_[step].region.output; output != nullptr) return output;
+  return target(step, schedule_->steps[step].peers.front() == rank_ ? 1 : 0);
+}
+
+BytesConsumer SliceRun::reduceOnArrival(std::size_t step, std::size_t place, const Call& call, Reduction reduction,
+                                        int size) {
+  const Step& what = schedule_->steps[step];
+  const bool ownFirst = what.peers.front() == rank_;
+  const bool addsToOwn =
+      what.action == Action::kReduce && what.peers.size() == 2 && (ownFirst || what.peers[1] == rank_);
+  if (!addsToOwn || steps_[step].waitsFor > 0 || steps_[step].region.count == 0) return {};
+  const std::size_t transfer = steps_[step].firstTransfer + place;
+  asides_[transfer].reduced = true;
+  return arriving_[transfer].begin({.reduction = reduction,
+                                    .type = call.type,
+                                    .ranks = size,
+                                    .own = source(step),
+                                    .ownFirst = ownFirst,
+                                    .result = result(step)});
+}
+
 void SliceRun::reduced(std::size_t step, const Call& call, Reduction reduction, int size) {
   const Step& what = schedule_->steps[step];
   const Region& region = steps_[step].region;
   if (region.count == 0) return;
   sources_.clear();
-  std::byte* result = region.output;
+  bool onArrival = false;
   for (std::size_t place = 0; place < what.peers.size(); ++place) {
-    const bool own = what.peers[place] == rank_;
-    sources_.push_back(own ? source(step) : target(step, place));
-    if (result == nullptr && !own) result = target(step, place);
+    onArrival = onArrival || asides_[steps_[step].firstTransfer + place].reduced;
+    sources_.push_back(what.peers[place] == rank_ ? source(step) : target(step, place));
   }
-  reduce(reduction, call.type, result, sources_, region.count, size);
-  setPlaces(step, result);
+  std::byte* const sum = result(step);
+  if (!onArrival) reduce(reduction, call.type, sum, sources_, region.count, size);
+  setPlaces(step, sum);
 }
 
 void SliceRun::setPlaces(std::size_t step, const std::byte* begin) {

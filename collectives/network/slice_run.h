@@ -4,6 +4,9 @@
 // A part lies in the call's input until a step receives or reduces it; then in the output, or in memory of the run's
 // own where the call wants no output. That memory holds at most what the schedule sets aside of one slice, and the next
 // slice uses it again.
+//
+// A message that is added to this rank's own part, and to nothing else, is added while it arrives if nothing else needs
+// the place of the sum any more. Else it lands in that memory, and is added from there.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +15,7 @@
 #include <memory>
 #include <vector>
 
+#include "collectives/network/arriving_reduction.h"
 #include "collectives/network/data_layout.h"
 #include "collectives/network/peer.h"
 #include "collectives/operation.h"
@@ -46,7 +50,10 @@ class SliceRun {
   std::byte* target(std::size_t step, std::size_t place);                      // of a message
   void placeElsewhere(std::size_t step, std::size_t place, std::byte* where);  // it is there already
 
-  // All messages of the step are here.
+  // Before the receive of a message: what adds it while it arrives; without a function it lands at target().
+  BytesConsumer reduceOnArrival(std::size_t step, std::size_t place, const Call& call, Reduction reduction, int size);
+
+  // All messages of the step are here. `reduction` as for reduceOnArrival().
   void received(std::size_t step);
   void reduced(std::size_t step, const Call& call, Reduction reduction, int size);
   void endStep() { --stepsLeft_; }
@@ -59,8 +66,10 @@ class SliceRun {
   struct Aside {
     std::size_t offset = kNone;  // in memory_
     std::byte* elsewhere = nullptr;
+    bool reduced = false;  // on arrival
   };
   void reserve(const Step& step, const StepState& state);
+  std::byte* result(std::size_t step);  // of a reduction
   std::byte* at(const Aside& aside) const {
     return aside.elsewhere != nullptr ? aside.elsewhere : memory_.get() + aside.offset;
   }
@@ -73,7 +82,8 @@ class SliceRun {
   int rank_ = 0;
   std::vector<StepState> steps_;
   std::vector<Transfer> transfers_;
-  std::vector<Aside> asides_;              // for each transfer
+  std::vector<Aside> asides_;  // for each transfer
+  std::vector<ArrivingReduction> arriving_;
   std::vector<const std::byte*> places_;   // of each part
   std::vector<const std::byte*> sources_;  // of one sum
   std::unique_ptr<std::byte[]> memory_;
