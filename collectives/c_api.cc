@@ -1,4 +1,5 @@
 // collectives/c_api.h over Group.
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "collectives/c_table.h"
 #include "collectives/group.h"
+#include "collectives/interruption.h"
 #include "transport/base/c_text.h"
 #include "transport/progress/progress_engine.h"
 
@@ -203,6 +205,16 @@ int describeGroup(gloo_bypass_group* group, char* buffer, size_t capacity) {
   return answerInC(buffer, capacity, [&] { return group->group->describe(); });
 }
 
+std::atomic<int (*)(void)> askedInC{nullptr};
+
+void setInterruption(int (*asked)(void)) {
+  askedInC.store(asked);
+  interruptedHook.store(asked == nullptr ? nullptr : Interrupted([] {
+    const auto ask = askedInC.load();
+    return ask != nullptr && ask() != 0;
+  }));
+}
+
 constexpr gloo_bypass_collectives kTable = {.version = GLOO_BYPASS_COLLECTIVES_VERSION,
                                             .create = create,
                                             .destroy = destroy,
@@ -214,7 +226,8 @@ constexpr gloo_bypass_collectives kTable = {.version = GLOO_BYPASS_COLLECTIVES_V
                                             .receive = receive,
                                             .wait = waitFor,
                                             .abort = abortGroup,
-                                            .describe = describeGroup};
+                                            .describe = describeGroup,
+                                            .set_interruption = setInterruption};
 
 }  // namespace
 

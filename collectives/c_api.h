@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define GLOO_BYPASS_COLLECTIVES_VERSION 1
+#define GLOO_BYPASS_COLLECTIVES_VERSION 2
 
 enum gloo_bypass_failure {
   GLOO_BYPASS_INVALID = 1, /* the call is wrong, or ranks called different operations */
@@ -126,6 +126,9 @@ typedef struct {
   void (*abort)(gloo_bypass_group* group);
   /* As gloo_bypass_stats_json does. */
   int (*describe)(gloo_bypass_group* group, char* buffer, size_t capacity);
+  /* Of the process: what a thread that waits in run or assist asks ten times a second; `asked` returns 1 if the program
+   * wants the thread back, as after Ctrl-C. The group is aborted then. NULL: nothing. */
+  void (*set_interruption)(int (*asked)(void));
 } gloo_bypass_collectives;
 
 /* The table; constant. Exported by the plug-in's libraries. */

@@ -5,6 +5,7 @@
 #include <exception>
 #include <utility>
 
+#include "collectives/interruption.h"
 #include "transport/base/forked_child.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/progress/progress_engine.h"
@@ -51,9 +52,14 @@ Status OperationQueue::run(const Call& call, TimePoint deadline) {
     done_.notifyAll();
   });
   hasten();  // it may have begun by now, and nobody else ends it
-  MutexLock lock(mutex_);
-  while (!ended) done_.waitFor(mutex_, kLong);
-  return result;
+  for (InterruptibleWait wait;;) {
+    {
+      MutexLock lock(mutex_);
+      if (!ended) done_.waitFor(mutex_, InterruptibleWait::kAskEvery);
+      if (ended) return result;
+    }
+    if (wait.isInterrupted(monotonicNow())) abort();
+  }
 }
 
 // What begin() has begun waits for peers only: its end need not wait for the queue's thread.

@@ -127,6 +127,7 @@ Status FlatExecutor::run(const Call& call, TimePoint deadline) {
   if (!failed_) return failed_;
   if (!begun_) describe(call);
   deadline_ = deadline;
+  wait_.begin();
   const Failure failure = failureNow();
   if (failure.cause != Cause::kNone) return failed_ = errorOf(failure);
 

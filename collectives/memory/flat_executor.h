@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "collectives/executor.h"
+#include "collectives/interruption.h"
 #include "collectives/memory/lane.h"
 #include "collectives/memory/lane_threads.h"
 #include "collectives/memory/segment.h"
@@ -94,6 +95,7 @@ class FlatExecutor final : public Executor {
   // Of the operation under way.
   DescriptionWords words_;
   TimePoint deadline_ = kNever;
+  InterruptibleWait wait_;
   std::uint8_t number_ = 0;
   bool begun_ = false;  // by begin()
   Status failed_;       // the first error; later calls get it again

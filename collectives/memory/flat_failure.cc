@@ -42,7 +42,9 @@ Status FlatExecutor::problem(int peer) {
   if (segment_.membership(peer).load(std::memory_order_acquire) != Membership::kHere) {
     return fail({Cause::kLeft, rank_, peer});
   }
-  if (monotonicNow() >= deadline_) return fail({Cause::kTimedOut, rank_, peer});
+  const TimePoint now = monotonicNow();
+  if (now >= deadline_) return fail({Cause::kTimedOut, rank_, peer});
+  if (wait_.isInterrupted(now)) return fail({Cause::kAborted, rank_, rank_});
   return {};
 }
 
@@ -88,7 +90,7 @@ Error FlatExecutor::errorOf(const Failure& failure) const {
       return error(ErrorCode::kPeerClosed,
                    fmt::format("rank {} has left this group, and rank {} waits for it", other, name(failure.rank)));
     case Cause::kTimedOut:
-      return error(ErrorCode::kTimedOut, fmt::format("rank {} has waited for rank {} for as long as it may (timeout)",
+      return error(ErrorCode::kTimedOut, fmt::format("rank {} has waited for rank {} for the whole timeout of the call",
                                                      name(failure.rank), other));
     case Cause::kNone:
     case Cause::kAborted:

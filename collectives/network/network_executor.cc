@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "collectives/interruption.h"
 #include "collectives/network/mailbox.h"
 #include "collectives/network/mesh.h"
 #include "collectives/network/operation_run.h"
@@ -82,9 +83,9 @@ class NetworkExecutor::Impl final : private PeerEvents {
       advance();
       return failure_ || operation_.over();
     };
-    if (!progress_.waitUntil(ended, std::min(deadline, began + kLongWait)) && began + kLongWait < deadline) {
+    if (!waitUntil(ended, std::min(deadline, began + kLongWait)) && began + kLongWait < deadline) {
       progress_.exclusive([this] { tellWhatIsCalled(); });
-      (void)progress_.waitUntil(ended, deadline);
+      (void)waitUntil(ended, deadline);
     }
     Status outcome;
     progress_.exclusive([&] {
@@ -121,6 +122,17 @@ class NetworkExecutor::Impl final : private PeerEvents {
       peers.push_back(rank == options_.rank ? nullptr : std::make_unique<Peer>(options_.rank, rank, events));
     }
     return peers;
+  }
+
+  // Aborts if the program wants this thread back.
+  bool waitUntil(const std::function<bool()>& ended, TimePoint deadline) {
+    InterruptibleWait wait;
+    for (TimePoint now = monotonicNow();; now = monotonicNow()) {
+      if (wait.isInterrupted(now)) abort();
+      const TimePoint until = std::min(deadline, now + InterruptibleWait::kAskEvery);
+      if (progress_.waitUntil(ended, until)) return true;
+      if (until == deadline) return false;
+    }
   }
 
   // ---- With exclusive access, all below.
@@ -185,7 +197,7 @@ class NetworkExecutor::Impl final : private PeerEvents {
   Error timedOut(const Call& call, Duration after) const {
     const std::vector<int> awaited = operation_.awaited();
     return {ErrorScope::kDevice, ErrorCode::kTimedOut,
-            fmt::format("rank {} waited {} ms in {} (operation {}) for {}", options_.rank,
+            fmt::format("rank {} waited {} ms, the timeout of the call, in {} (operation {}) for {}", options_.rank,
                         std::chrono::duration_cast<std::chrono::milliseconds>(after).count(),
                         textOf(collectives::describe(call)), operations_, inWords(awaited))};
   }

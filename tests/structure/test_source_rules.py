@@ -40,7 +40,9 @@ TRAINER_MAY_INCLUDE = {
     "trainer": ["trainer"],
 }
 # What executors of collective operations stand on; they do not know each other.
-EXECUTORS_SHARE = [f"collectives/{name}.h" for name in ("executor", "operation", "reduce", "rendezvous")]
+EXECUTORS_SHARE = [
+    f"collectives/{name}.h" for name in ("executor", "interruption", "operation", "reduce", "rendezvous")
+]
 # The rooms that a room may include from (besides itself), with their contents. A file belongs to the deepest room in
 # this list. Siblings do not know each other.
 MAY_INCLUDE = {
