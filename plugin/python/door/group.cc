@@ -109,6 +109,7 @@ PyObject* runWithoutGil(Group* group, const gloo_bypass_call& call) {
   const int failure = group->table->run(group->group, &call, error, sizeof(error));
   PyEval_RestoreThread(state);
   --group->running;
+  if (PyErr_Occurred() != nullptr) return nullptr;  // a signal's handler has raised it
   if (failure == 0) Py_RETURN_NONE;
   setException(failure, error);
   return nullptr;
@@ -318,6 +319,7 @@ PyObject* createGroup(PyObject*, PyObject* arguments) {
     PyErr_SetString(PyExc_ImportError, "gloo_bypass: the plug-in's collectives are of another version: install again");
     return nullptr;
   }
+  table->set_interruption(isInterrupted);
   Group* const group = PyObject_New(Group, groupType);
   if (group == nullptr) return nullptr;
   constexpr std::size_t kHead = offsetof(Group, table);
@@ -335,8 +337,10 @@ PyObject* createGroup(PyObject*, PyObject* arguments) {
   group->group =
       table->create(rank, size, timeoutMs, path.c_str(), name.c_str(), &asked, error, sizeof(error), &failure);
   PyEval_RestoreThread(state);
-  if (group->group != nullptr) return reinterpret_cast<PyObject*>(group);
-  setException(failure == 0 ? GLOO_BYPASS_FAILED : failure, error);
+  if (PyErr_Occurred() == nullptr) {
+    if (group->group != nullptr) return reinterpret_cast<PyObject*>(group);
+    setException(failure == 0 ? GLOO_BYPASS_FAILED : failure, error);
+  }
   Py_DECREF(reinterpret_cast<PyObject*>(group));
   return nullptr;
 }

@@ -10,6 +10,7 @@ namespace {
 PyMethodDef moduleMethods[] = {
     {"create", createGroup, METH_VARARGS, "Makes a group; blocks until all ranks have come."},
     {"errors", setErrors, METH_O, "errors(classes): the exception for each enum gloo_bypass_failure."},
+    {"main_thread", setMainThread, METH_O, "main_thread(ident): the thread that runs handlers of signals."},
     {"serve", serve, METH_O, "serve(spawn): runs callbacks and asks stores, until close() or too many threads do."},
     {"close", close, METH_NOARGS, "Ends all serve()."},
     {"after_fork", afterFork, METH_NOARGS, "To be called in a forked child."},

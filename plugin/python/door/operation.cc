@@ -69,6 +69,7 @@ PyObject* wait(PyObject* self, PyObject* argument) {
       }
       PyEval_RestoreThread(state);
     }
+    if (PyErr_Occurred() != nullptr) return nullptr;  // a signal's handler has raised it, in assist
     late = timeoutMs > 0 && std::chrono::steady_clock::now() >= end;
     if (!done && PyErr_CheckSignals() != 0) return nullptr;
   }

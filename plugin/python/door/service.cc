@@ -35,6 +35,8 @@ constexpr int kMostThreads = 64;  // nested waits in callbacks; more of them wai
 constexpr std::chrono::milliseconds kDropAfter{20};
 // How long the end of the program waits for callbacks that have begun.
 constexpr std::chrono::seconds kLastCallbacks{5};
+// How often a thread that waits for the store looks for signals, such as Ctrl-C.
+constexpr std::chrono::milliseconds kLookForSignals{100};
 // How much longer than the store's own timeout to wait for a thread that asks it.
 constexpr std::chrono::seconds kAnswerGrace{10};
 
@@ -87,8 +89,15 @@ bool ask(void* context, const char* what, const char* key, const void* value, st
   question->next = own.questions;
   own.questions = question;
   own.work.notify_one();
-  const auto limit = std::chrono::milliseconds(timeoutMs) + kAnswerGrace;
-  question->changed.wait_for(lock, limit, [&] { return question->answered || own.closed; });
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeoutMs) + kAnswerGrace;
+  bool interrupted = false;
+  while (!question->answered && !own.closed && !interrupted && std::chrono::steady_clock::now() < end) {
+    const auto look = std::min(end, std::chrono::steady_clock::now() + kLookForSignals);
+    if (question->changed.wait_until(lock, look, [&] { return question->answered || own.closed; })) break;
+    lock.unlock();
+    interrupted = isInterrupted() != 0;
+    lock.lock();
+  }
   const bool succeeded = question->answered && !question->failed;
   text = question->answered ? question->answer : "the store gave no answer";
   release(lock, question);
@@ -171,6 +180,21 @@ void dropFinished() {
   }
 }
 
+PyObject* setMainThread(PyObject*, PyObject* ident) {
+  const unsigned long number = PyLong_AsUnsignedLong(ident);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  service().mainThread = number;
+  Py_RETURN_NONE;
+}
+
+int isInterrupted() {
+  if (PyThread_get_thread_ident() != service().mainThread) return 0;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool raised = PyErr_CheckSignals() != 0;
+  PyGILState_Release(state);
+  return raised ? 1 : 0;
+}
+
 PyObject* serve(PyObject*, PyObject* spawn) {
   PyThreadState* state = PyEval_SaveThread();
   Service& own = service();
@@ -233,6 +257,7 @@ PyObject* afterFork(PyObject*, PyObject*) {
   const std::uint64_t generation = own.generation + 1;
   new (&own) Service;  // another thread may have held the lock; what it had queued is the parent's
   own.generation = generation;
+  own.mainThread = PyThread_get_thread_ident();  // to Python it is now
   Py_RETURN_NONE;
 }
 

@@ -40,6 +40,7 @@ struct Service {
   struct Question* questions = nullptr;
   int threads = 0, idle = 0;
   bool closed = false;
+  unsigned long mainThread = 0;  // Python's, by its ident: the one that runs the handlers of signals
   std::uint64_t generation = 0;  // + 1 in each forked child: its groups have no threads
 };
 Service& service();
@@ -49,6 +50,13 @@ PyObject* serve(PyObject* module, PyObject* spawn);
 PyObject* close(PyObject* module, PyObject*);
 // In a forked child, where no other thread is.
 PyObject* afterFork(PyObject* module, PyObject*);
+
+// main_thread(ident), of threading.main_thread().
+PyObject* setMainThread(PyObject* module, PyObject* ident);
+
+// Runs the handlers of signals that have come, if this is Python's main thread. 1: one of them has raised an exception,
+// as Ctrl-C's does, which is set once the thread has the GIL again. Without the GIL.
+int isInterrupted();
 
 // Drops what `finished` holds. With the GIL, without the lock.
 void dropFinished();

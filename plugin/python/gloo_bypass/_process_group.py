@@ -12,6 +12,7 @@ import atexit
 import ctypes
 import datetime
 import os
+import threading
 import weakref
 from typing import Any, Callable, List, Optional
 
@@ -25,6 +26,7 @@ from ._work import milliseconds
 
 _LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
+_door.main_thread(threading.main_thread().ident or 0)
 _door.errors(
     (
         dist.DistBackendError,  # ranks called different operations

@@ -48,6 +48,7 @@ def test_Messages_TagsAndAnySource_AreAsGloos(new_enough, size):
         ("other_devices", 2),
         ("time_passes", 2),
         ("barrier_without_a_rank", 3),
+        ("ctrl_c_while_the_group_is_made", 2),
         ("asynchronous_failure", 2),
         ("forked", 2),
         ("tensors_live_until_the_end", 2),
@@ -106,6 +107,32 @@ def test_Setting_CollectivesAreNeither_GroupSaysWhatIsAllowed(new_enough):
         ranks.wait()
         for rank in range(2):
             assert "GLOO_BYPASS_COLLECTIVES='Own' is not allowed: it must be gloo or own" in ranks.output(rank)
+
+
+@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
+def test_Wait_CtrlC_RaisesKeyboardInterrupt(new_enough, transport):
+    with ranks_of("door_behaviour.py", 2, "ctrl_c", GLOO_DEVICE_TRANSPORT=transport) as ranks:
+        ranks.succeed()
+
+
+@pytest.mark.parametrize("backend, environment", [("bypass", {}), ("gloo", {"GLOO_BYPASS_COLLECTIVES": "own"})])
+def test_Profiler_OurOperations_AreEventsAsGloosAre(new_enough, backend, environment):
+    with ranks_of("profiled.py", 2, backend, **environment) as ranks:
+        ranks.succeed()
+        message = ("send[[3,4]]", "recvAnySource[[3,4]]")
+        for rank in range(2):
+            assert ranks.value(rank, "events").replace(f"{backend}:", "").split() == [
+                "all_reduce[[3,4]]",
+                "all_reduce[[3,4]]",
+                "broadcast[[3,4]]",
+                "all_gather[[2]]",
+                "all_gather[[2]]",
+                "all_reduce[[3,4],[1]]",
+                "all_gather[[1],[2]]",
+                message[rank],
+                "barrier[]",
+                "all_reduce[[3,4]]",
+            ]
 
 
 def test_Debug_IsDetail_CollectivesWork(new_enough):

@@ -3,6 +3,7 @@
 import datetime
 import gc
 import os
+import signal
 import sys
 import threading
 import time
@@ -38,10 +39,15 @@ def raised(kind, call):
     raise AssertionError(f"no {kind} was raised")
 
 
-def wait_for_file(name):
-    """From another rank; the test bounds the wait."""
-    while not os.path.exists(name):
+def wait_until(condition):
+    """The test bounds the wait."""
+    while not condition():
         time.sleep(0.01)
+
+
+def wait_for_file(name):
+    """From another rank."""
+    wait_until(lambda: os.path.exists(name))
 
 
 def touch(name):
@@ -206,11 +212,72 @@ def barrier_without_a_rank():
         wait_for_file("seen")
     elif rank == 0:
         text = raised(RuntimeError, lambda: dist.monitored_barrier(timeout=seconds(1)))
-        assert f"rank {size - 1} failed" in text, text
+        assert f"Rank {size - 1} failed to pass monitoredBarrier in 1000 ms" in text, text
         touch("seen")
     else:
-        raised(RuntimeError, lambda: dist.monitored_barrier(timeout=seconds(20)))
+        text = raised(RuntimeError, lambda: dist.monitored_barrier(timeout=seconds(20)))
+        assert f"Rank {rank} successfully reached monitoredBarrier, but received errors" in text, text
     dist.barrier()
+    if rank == 0:
+        text = raised(RuntimeError, lambda: dist.monitored_barrier(timeout=0.1, wait_all_ranks=True))
+        assert f"Ranks {', '.join(map(str, range(1, size)))} failed to pass monitoredBarrier in 100 ms" in text, text
+        text = raised(RuntimeError, lambda: dist.monitored_barrier(timeout=seconds(0)))
+        assert "Rank 0 timed out in monitoredBarrier" in text, text
+    dist.barrier()
+
+
+def interrupted_in(call, after=0.5):
+    """Ctrl-C while this thread is in the call."""
+    began = time.monotonic()
+    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        call()
+    except KeyboardInterrupt:
+        timer.join()
+        assert time.monotonic() - began < 20, "it came when the wait was over"
+        return
+    raise AssertionError("no KeyboardInterrupt")
+
+
+@case
+def ctrl_c():
+    """Ends a wait on the caller's thread, and with it the group; a handler that raises nothing ends nothing."""
+    rank, size = start()
+    tensor = torch.ones(1)
+    waits = [
+        lambda group: dist.all_reduce(tensor, group=group),
+        lambda group: dist.all_reduce(tensor, group=group, async_op=True).wait(),
+        lambda group: dist.all_reduce(torch.ones(1 << 20), group=group),
+        lambda group: [dist.barrier(group=group, async_op=True), dist.all_reduce(tensor, group=group)],
+        lambda group: dist.recv(tensor, group=group, group_src=1),
+    ]
+    groups = [dist.new_group() for _ in waits]
+    other = dist.new_group()
+    seen = []
+    if rank == 0:
+        for wait, group in zip(waits, groups):
+            interrupted_in(lambda: wait(group))
+        signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        threading.Thread(target=lambda: (wait_until(lambda: seen), touch("seen"))).start()
+    else:
+        wait_for_file("seen")
+    dist.all_reduce(tensor, group=other)
+    if rank == 1:
+        assert "abort" in raised(dist.DistBackendError, lambda: dist.all_reduce(tensor, group=groups[0]))
+    dist.barrier()
+
+
+@case
+def ctrl_c_while_the_group_is_made():
+    """The other rank never comes."""
+    if int(os.environ["RANK"]) == 0:
+        store = dist.FileStore("store", 2)
+        interrupted_in(lambda: dist.init_process_group("bypass", store=store, rank=0, world_size=2))
+        touch("interrupted")
+    else:
+        wait_for_file("interrupted")
 
 
 @case
