@@ -126,8 +126,9 @@ class Staging:
         return tuple(blocks)
 
     def copy_back(self) -> None:
-        with torch.no_grad():
-            for tensor, copy in self.copies:
+        for tensor, copy in self.copies:
+            # Of the tensor's mode, not of this thread's: an inference tensor may be written in that mode only.
+            with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
                 tensor.copy_(copy)
         self.copies = []
 

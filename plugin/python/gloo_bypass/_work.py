@@ -86,12 +86,13 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
 
     def get_future(self) -> "torch.futures.Future[List[torch.Tensor]]":
         with self._lock:
-            if self._future is None:
-                ended: torch.futures.Future[None] = torch.futures.Future()
-                # then(), not set_exception(): only an exception in a callback is one for C++, as DDP's reducer is.
-                self._future = ended.then(self._settled_result)
-                self._complete_when_done(ended)
-            return self._future
+            if self._future is not None:
+                return self._future
+            ended: torch.futures.Future[None] = torch.futures.Future()
+            # then(), not set_exception(): only an exception in a callback is one for C++, as DDP's reducer is.
+            future = self._future = ended.then(self._settled_result)
+        self._complete_when_done(ended)  # perhaps here and now, and _settle() needs the lock
+        return future
 
 
 def when_all_are_done(operations: Sequence[Any], act: Callable[[], None]) -> None:
