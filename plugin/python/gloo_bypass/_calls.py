@@ -1,12 +1,12 @@
 """How the process group runs an operation: options, limits, works."""
 
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
-from . import _work
-from ._tensors import Staging
+from . import _profiling, _work
+from ._tensors import ArgumentError, Staging
 from ._work import DONE, Work, milliseconds
 
 c10d = torch._C._distributed_c10d
@@ -26,10 +26,15 @@ def options_of(kind: Any, options: Any, **fields: Any) -> Any:
     return made
 
 
-def only(what: str, tensors: Sequence[Any]) -> Any:
-    if len(tensors) != 1:
-        raise ValueError(f"gloo_bypass: {what}: one tensor for each rank, not {len(tensors)}")
-    return tensors[0]
+def root_of(positional: Any, named: Any) -> Any:
+    """For options_of: short overloads have the root where the others have options."""
+    return positional if named is None else named
+
+
+def only(what: str, role: str, lists: Sequence[Any]) -> Any:
+    if len(lists) != 1:
+        raise ArgumentError(f"gloo_bypass: {what} requires a single-element {role} list, not {len(lists)}")
+    return lists[0]
 
 
 def listed(tensors: Any) -> Tensors:
@@ -38,7 +43,9 @@ def listed(tensors: Any) -> Tensors:
 
 def check_numel(what: str, tensor: torch.Tensor, wanted: int) -> None:
     if tensor.numel() != wanted:
-        raise ValueError(f"gloo_bypass: {what} has {tensor.numel()} elements, it needs {wanted}")
+        raise ArgumentError(
+            f"gloo_bypass: invalid tensor size: {what} has {tensor.numel()} elements, it needs {wanted}"
+        )
 
 
 class Calls(dist.ProcessGroup):  # type: ignore[misc]
@@ -48,6 +55,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     _run: Any
     _timeout_ms: int  # of a call without its own; 0: the group's
     _sequence: int
+    _says: str  # the backend, as the program names it
     _others: Dict[str, Tuple[Any, Any]]  # by device: backends that have its tensors
 
     def _limit(self, options: Any) -> int:
@@ -61,9 +69,18 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         entry = self._others.get(tensor.device.type)
         return None if entry is None else entry[1]
 
-    def _check_number(self, what: str, tensors: Sequence[torch.Tensor]) -> None:
+    def _check_root(self, what: str, options: Any) -> None:
+        if not 0 <= options.rootRank < self._size:
+            raise ArgumentError(
+                f"gloo_bypass: {what}: invalid root rank {options.rootRank} in a group of {self._size} ranks"
+            )
+
+    def _check_number(self, what: str, role: str, tensors: Sequence[torch.Tensor]) -> None:
         if len(tensors) != self._size:
-            raise ValueError(f"gloo_bypass: {what}: {len(tensors)} tensors for {self._size} ranks")
+            raise ArgumentError(
+                f"gloo_bypass: {what}: invalid {role} tensor list: Incorrect {role} list size {len(tensors)}. "
+                f"{role.capitalize()} list size should be {self._size}, the number of ranks"
+            )
 
     def _start(
         self,
@@ -76,21 +93,35 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         reduction: int = 0,
         root: int = 0,
         uneven: bool = False,
+        event: Optional[_profiling.Event] = None,
     ) -> Work:
         """DONE, if the call is synchronous."""
         self._sequence += 1
+        event = event or _profiling.event_of(self._says, kind, staging.tensors)
         call = (kind, staging.element, reduction, root, uneven, self._limit(options), inputs, outputs)
         if not getattr(options, "asyncOp", True):
-            self._run(*call)
+            try:
+                self._run(*call)
+            finally:
+                if event is not None:
+                    event.end()
             staging.copy_back()
             return DONE
         operation = self._door.start(*call, staging.kept)
-        return Work((operation,), result, staging.copy_back if staging.copies else None)
+        return Work((operation,), result, staging.copy_back if staging.copies else None, event)
 
     def _do(self, *arguments: Any, **more: Any) -> Any:
         return _work.for_pytorch(self._start(*arguments, **more))
 
-    def _join(self, works: Sequence[Work], result: Tensors) -> Any:
+    def _one_event(self, kind: int, inputs: Tensors) -> Tuple[Optional[_profiling.Event], Optional[_profiling.Event]]:
+        """Of a coalesced call, and of each of its parts."""
+        if not _profiling.enabled():
+            return None, None
+        return _profiling.Event(f"{self._says}:{_profiling.TITLES[kind]}", inputs), _profiling.SILENT
+
+    def _join(self, works: Sequence[Work], result: Tensors, event: Optional[_profiling.Event] = None) -> Any:
         """One for all of them."""
         started = [work for work in works if work is not DONE]
-        return _work.for_pytorch(_work.joined(started, result)) if started else DONE
+        if not started and event is not None:
+            event.end()
+        return _work.for_pytorch(_work.joined(started, result, event)) if started else DONE

@@ -5,10 +5,11 @@ from typing import Any, List, Optional, Sequence
 
 import torch
 
-from . import _tensors as of
-from ._calls import Tensors, c10d, check_numel, listed, only, options_of
+from . import _profiling, _tensors as of
+from ._calls import Tensors, c10d, check_numel, listed, only, options_of, root_of
 from ._reductions import Reductions
-from ._tensors import Staging
+from ._several import check_alike
+from ._tensors import ArgumentError, Staging
 from ._work import DONE, Work, for_pytorch
 
 _ANY_PEER = -1
@@ -22,28 +23,40 @@ class Movement(Reductions):
 
     # --- from one to all, and back ---
 
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
-        opts = options_of(c10d.BroadcastOptions, opts, rootRank=opts, timeout=timeout)
-        tensor = only("broadcast", listed(tensors))
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
+        opts = options_of(c10d.BroadcastOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
+        tensors = listed(tensors)
+        self._check_root("broadcast", opts)
+        if not 0 <= opts.rootTensor < len(tensors):
+            raise ArgumentError(
+                f"gloo_bypass: broadcast: invalid root tensor {opts.rootTensor} of {len(tensors)} tensors"
+            )
+        tensor = tensors[0]
         if (other := self._other(tensor)) is not None:
-            return other.broadcast([tensor], opts)
+            return other.broadcast(tensors, opts)
+        if len(tensors) > 1:
+            check_alike("broadcast", tensors)
+            return self._broadcast_several(tensors, opts)
         staging = Staging(of.BROADCAST, [tensor])
         is_root = opts.rootRank == self._rank
         block = staging.block(staging.input(tensor) if is_root else staging.both(tensor))
         blocks = (block, ()) if is_root else ((), block)
         return self._do(of.BROADCAST, staging, opts, *blocks, [tensor], root=opts.rootRank)
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs] if outputs else [], [inputs]
-        opts = options_of(c10d.GatherOptions, opts, rootRank=opts, timeout=timeout)
-        tensor = only("gather", inputs)
+        opts = options_of(c10d.GatherOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
+        self._check_root("gather", opts)
+        tensor = only("gather", "input tensor", inputs)
         if (other := self._other(tensor)) is not None:
             return other.gather(outputs, inputs, opts)
         is_root = opts.rootRank == self._rank
-        targets = only("gather", outputs) if is_root else []
+        targets = only("gather", "output", outputs) if is_root else []
+        if not is_root and outputs:
+            raise ArgumentError("gloo_bypass: gather requires empty output on non-root")
         if is_root:
-            self._check_number("the output of gather", targets)
+            self._check_number("gather", "output", targets)
             for target in targets:
                 check_numel("an output of gather", target, tensor.numel())
         staging = Staging(of.GATHER, [tensor, *targets])
@@ -51,17 +64,20 @@ class Movement(Reductions):
         blocks = staging.outputs(targets)
         return self._do(of.GATHER, staging, opts, source, blocks, list(targets), root=opts.rootRank)
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs] if inputs else []
-        opts = options_of(c10d.ScatterOptions, opts, rootRank=opts, timeout=timeout)
-        tensor = only("scatter", outputs)
+        opts = options_of(c10d.ScatterOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
+        self._check_root("scatter", opts)
+        tensor = only("scatter", "output tensor", outputs)
         if (other := self._other(tensor)) is not None:
             return other.scatter(outputs, inputs, opts)
         is_root = opts.rootRank == self._rank
-        sources = only("scatter", inputs) if is_root else []
+        sources = only("scatter", "input", inputs) if is_root else []
+        if not is_root and inputs:
+            raise ArgumentError("gloo_bypass: scatter requires empty input on non-root")
         if is_root:
-            self._check_number("the input of scatter", sources)
+            self._check_number("scatter", "input", sources)
             for source in sources:
                 check_numel("an input of scatter", source, tensor.numel())
         staging = Staging(of.SCATTER, [tensor, *sources])
@@ -75,32 +91,49 @@ class Movement(Reductions):
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.AllgatherOptions, opts, timeout=timeout)
-        targets, tensor = only("allgather", outputs), only("allgather", inputs)
-        if (other := self._other(tensor)) is not None:
+        if not inputs:
+            raise ArgumentError("gloo_bypass: allgather requires non-empty input tensor list")
+        if len(outputs) != len(inputs):
+            raise ArgumentError(
+                "gloo_bypass: allgather requires input/output tensor lists to have the same length, not "
+                f"{len(inputs)} and {len(outputs)}"
+            )
+        if (other := self._other(inputs[0])) is not None:
             return other.allgather(outputs, inputs, opts)
-        return for_pytorch(self._start_all_gather(targets, tensor, opts))
+        if len(inputs) > 1:
+            return self._all_gather_several(outputs, inputs, opts)
+        return for_pytorch(self._start_all_gather(outputs[0], inputs[0], opts))
 
-    def _start_all_gather(self, targets: Tensors, tensor: torch.Tensor, opts: Any) -> Work:
-        self._check_number("the output of allgather", targets)
+    def _start_all_gather(
+        self, targets: Tensors, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None
+    ) -> Work:
+        self._check_number("allgather", "output", targets)
         check_numel("this rank's output of allgather", targets[self._rank], tensor.numel())
         # Which rank has how many elements is the same in all ranks' lists, so they agree on this.
         uneven = any(target.numel() != tensor.numel() for target in targets)
         staging = Staging(of.ALL_GATHER, [tensor, *targets])
         source = staging.block(staging.input(tensor))
         blocks = staging.outputs(targets)
-        return self._start(of.ALL_GATHER, staging, opts, source, blocks, targets, uneven=uneven)
+        return self._start(of.ALL_GATHER, staging, opts, source, blocks, targets, uneven=uneven, event=event)
 
     def allgather_coalesced(self, outputs: List[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllgatherOptions, opts)
         if (other := self._other(inputs[0])) is not None:
             return other.allgather_coalesced(outputs, inputs, opts)
-        works = [self._start_all_gather(*pair, opts) for pair in zip(self._turned(outputs, len(inputs)), inputs)]
-        return self._join(works, [tensor for row in outputs for tensor in row])
+        turned = self._turned(outputs, len(inputs))
+        event, part = self._one_event(of.ALL_GATHER, inputs)
+        works = [self._start_all_gather(*pair, opts, part) for pair in zip(turned, inputs)]
+        return self._join(works, [tensor for row in outputs for tensor in row], event)
 
     def _turned(self, outputs: List[Tensors], inputs: int) -> List[Tensors]:
         """Lists by rank, as PyTorch documents them, turned into lists by input."""
-        if len(outputs) != self._size or any(len(row) != inputs for row in outputs):
-            raise ValueError(f"gloo_bypass: allgather_coalesced needs {self._size} lists of {inputs} tensors")
+        if len(outputs) != self._size:
+            raise ArgumentError(
+                f"gloo_bypass: allgather_coalesced: output lists should be equal to world size {self._size}, not "
+                f"{len(outputs)}"
+            )
+        if any(len(row) != inputs for row in outputs):
+            raise ArgumentError(f"gloo_bypass: allgather_coalesced: each output list must have {inputs} tensors")
         return [list(column) for column in zip(*outputs)]
 
     def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
@@ -109,12 +142,14 @@ class Movement(Reductions):
             return other._allgather_base(output, tensor, opts)
         return for_pytorch(self._start_all_gather_single(output, tensor, opts))
 
-    def _start_all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any) -> Work:
+    def _start_all_gather_single(
+        self, output: torch.Tensor, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None
+    ) -> Work:
         check_numel("the output of all_gather_into_tensor", output, tensor.numel() * self._size)
         staging = Staging(of.ALL_GATHER, [tensor, output])
         source = staging.block(staging.input(tensor))
         parts = staging.parts(staging.output(output), [tensor.numel()] * self._size)
-        return self._start(of.ALL_GATHER, staging, opts, source, parts, [output])
+        return self._start(of.ALL_GATHER, staging, opts, source, parts, [output], event=event)
 
     def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
         return self.all_gather_single(output, tensor, opts)
@@ -123,7 +158,9 @@ class Movement(Reductions):
         opts = options_of(c10d.AllgatherOptions, opts)
         if (other := self._other(inputs[0])) is not None:
             return other.allgather_into_tensor_coalesced(outputs, inputs, opts)
-        return self._join([self._start_all_gather_single(*pair, opts) for pair in zip(outputs, inputs)], outputs)
+        event, part = self._one_event(of.ALL_GATHER, inputs)
+        works = [self._start_all_gather_single(*pair, opts, part) for pair in zip(outputs, inputs)]
+        return self._join(works, outputs, event)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
@@ -131,8 +168,8 @@ class Movement(Reductions):
         opts = options_of(c10d.AllToAllOptions, opts)
         if outputs and (other := self._other(outputs[0])) is not None:
             return other.alltoall(outputs, inputs, opts)
-        self._check_number("the output of all_to_all", outputs)
-        self._check_number("the input of all_to_all", inputs)
+        self._check_number("all_to_all", "output", outputs)
+        self._check_number("all_to_all", "input", inputs)
         check_numel("this rank's own output of all_to_all", outputs[self._rank], inputs[self._rank].numel())
         staging = Staging(of.ALL_TO_ALL, [*inputs, *outputs])
         sources = staging.inputs(inputs)
@@ -163,10 +200,10 @@ class Movement(Reductions):
         rows = tensor.shape[0] if tensor.dim() > 0 else 1
         if not splits:
             if rows % self._size != 0:
-                raise ValueError(f"gloo_bypass: all_to_all: {rows} rows of the {what} for {self._size} ranks")
+                raise ArgumentError(f"gloo_bypass: all_to_all: {rows} rows of the {what} for {self._size} ranks")
             splits = [rows // self._size] * self._size
         if len(splits) != self._size or sum(splits) != rows or min(splits) < 0:
-            raise ValueError(
+            raise ArgumentError(
                 f"gloo_bypass: all_to_all: splits {list(splits)} of {rows} rows of the {what} for {self._size} ranks"
             )
         width = tensor.numel() // rows if rows else 0
@@ -181,75 +218,92 @@ class Movement(Reductions):
             return self._others[device.type][1].barrier(opts)
         return self._do(of.BARRIER, Staging(of.BARRIER, [torch.empty(0)]), opts, (), (), [])
 
-    def monitored_barrier(self, timeout: Optional[datetime.timedelta] = None, wait_all_ranks: bool = False) -> None:
-        """Through the store, so that a rank that does not come costs this barrier only, and rank 0 names it."""
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        """Through the store, so that a rank that does not come costs this barrier only, and rank 0 names it. `timeout`
+        may be seconds; the texts have Gloo's words."""
         self._barriers += 1
-        limit, prefix, store = timeout or self._timeout, f"monitored-{self._barriers}", self._own_store
-        if self._rank != 0:
-            store.set(f"{prefix}/{self._rank}", "")
-            try:
-                store.wait([f"{prefix}/go"], limit)
-                text = bytes(store.get(f"{prefix}/go")).decode()
-            except RuntimeError as error:
-                text = str(error)
+        limit = self._timeout if timeout is None else timeout
+        if not isinstance(limit, datetime.timedelta):
+            limit = datetime.timedelta(seconds=limit)
+        prefix, store = f"monitored-{self._barriers}", self._own_store
+        if self._rank == 0:
+            text = self._let_pass(prefix, limit, wait_all_ranks)
+            store.set(f"{prefix}/go", text)
             if text:
-                raise RuntimeError(
-                    f"gloo_bypass: rank {self._rank} reached monitored_barrier, but rank 0 did not let it pass: {text}"
-                )
+                raise RuntimeError(f"gloo_bypass: [Rank 0]: {text}")
             return
+        store.set(f"{prefix}/{self._rank}", "")
+        try:
+            store.wait([f"{prefix}/go"], limit)
+            text = bytes(store.get(f"{prefix}/go")).decode()
+        except RuntimeError as error:
+            text = str(error)
+        if text:
+            raise RuntimeError(
+                f"gloo_bypass: Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
+                f"waiting for send/recv from rank 0: {text}"
+            )
+
+    def _let_pass(self, prefix: str, limit: datetime.timedelta, wait_all_ranks: bool) -> str:
+        """Rank 0's part of a monitored barrier. Empty, or why nobody may pass."""
+        took = f"{round(limit.total_seconds() * 1000)} ms"
+        if limit <= datetime.timedelta():
+            return f"Rank 0 timed out in monitoredBarrier after {took}"
         end = datetime.datetime.now() + limit
         missing: List[int] = []
         for rank in range(1, self._size):
             left = max(end - datetime.datetime.now(), datetime.timedelta(milliseconds=1))
             try:
-                store.wait([f"{prefix}/{rank}"], left)
+                self._own_store.wait([f"{prefix}/{rank}"], left)
             except RuntimeError:
                 missing.append(rank)
                 if not wait_all_ranks:
                     break
         if not missing:
-            store.set(f"{prefix}/go", "")
-            return
-        names = ("rank " if len(missing) == 1 else "ranks ") + ", ".join(map(str, missing))
-        text = f"{names} failed to pass monitored_barrier in {round(limit.total_seconds() * 1000)} ms"
-        store.set(f"{prefix}/go", text)
-        raise RuntimeError(f"gloo_bypass: rank 0: {text}")
+            return ""
+        names = ("Rank " if len(missing) == 1 else "Ranks ") + ", ".join(map(str, missing))
+        return f"{names} failed to pass monitoredBarrier in {took}"
 
     # --- messages ---
 
     def send(self, tensors: Any, peer: int, tag: int = 0) -> Any:
-        tensor = only("send", listed(tensors))
+        tensor = only("send", "tensor", listed(tensors))
         if (other := self._other(tensor)) is not None:
             return other.send([tensor], peer, tag)
         self._check_peer(peer)
         staging = Staging(of.BROADCAST, [tensor])
         address, elements = staging.block(staging.input(tensor))
         length = elements // staging.scale * staging.width
-        return for_pytorch(Work((self._door.send(peer, tag & _TAGS, address, length, staging.kept),), [tensor]))
+        event = _profiling.message_event(self._says, "send", tensor)
+        operation = self._door.send(peer, tag & _TAGS, address, length, staging.kept)
+        return for_pytorch(Work((operation,), [tensor], event=event))
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
-        tensor = only("recv", listed(tensors))
+        tensor = only("recv", "tensor", listed(tensors))
         if (other := self._other(tensor)) is not None:
             return other.recv([tensor], peer, tag)
         self._check_peer(peer)
-        return for_pytorch(self._receive(tensor, peer, tag))
+        return for_pytorch(self._receive("recv", tensor, peer, tag))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
-        tensor = only("recv", listed(tensors))
+        tensor = only("recv", "tensor", listed(tensors))
         if (other := self._other(tensor)) is not None:
             return other.recv_anysource([tensor], tag)
-        return self._receive(tensor, _ANY_PEER, tag)  # a future does not know who sent; C++ calls this nowhere
+        return self._receive(
+            "recvAnySource", tensor, _ANY_PEER, tag
+        )  # a future does not know who sent; C++ calls this nowhere
 
-    def _receive(self, tensor: torch.Tensor, peer: int, tag: int) -> Work:
+    def _receive(self, title: str, tensor: torch.Tensor, peer: int, tag: int) -> Work:
         staging = Staging(of.BROADCAST, [tensor])
         address, elements = staging.block(staging.both(tensor))
         length = elements // staging.scale * staging.width
+        event = _profiling.message_event(self._says, title, tensor)
         operation = self._door.receive(peer, tag & _TAGS, address, length, staging.kept)
-        return Work((operation,), [tensor], staging.copy_back if staging.copies else None)
+        return Work((operation,), [tensor], staging.copy_back if staging.copies else None, event)
 
     def _check_peer(self, peer: int) -> None:
         if not 0 <= peer < self._size or peer == self._rank:
-            raise ValueError(f"gloo_bypass: rank {self._rank} of {self._size} has no peer {peer}")
+            raise ArgumentError(f"gloo_bypass: rank {self._rank} of {self._size} has no peer {peer}")
 
     # --- coalescing: on the CPU there is nothing to gain ---
 

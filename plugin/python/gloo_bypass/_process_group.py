@@ -21,6 +21,7 @@ import torch.distributed as dist
 from gloo_bypass_autoload import NAME, Request
 
 from . import _door, _library, _other_backends, _work
+from ._calls import c10d
 from ._movement import Movement
 from ._work import milliseconds
 
@@ -72,9 +73,11 @@ class ProcessGroup(Movement):
         self._group_store = store
         self._rank, self._size, self._own_store = rank, size, dist.PrefixStore(f"gloo_bypass/{number}/", store)
         self._timeout = timeout
+        self.options = c10d.Backend.Options(NAME, timeout)
         self._timeout_ms = 0  # of a call without its own: the group's
         self._sequence = self._splits = self._barriers = 0
         self._name, self._description = "", "undefined"
+        self._says = NAME if request is None else request.says
         _work.ensure_serving()
         self._door = _door.create(
             _table(),
@@ -141,14 +144,17 @@ class ProcessGroup(Movement):
         kind = torch.device(device).type
         return self._others[kind][1] if kind in self._others else self
 
-    supports_splitting = supports_coalescing = supports_time_estimate = False
-    supports_shrinking = supports_tensor_alloc = False
+    supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
+
+    def supports_tensor_alloc(self, device: Any) -> bool:
+        return False
 
     def get_group_store(self) -> Any:
         return self._group_store
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         self._timeout, self._timeout_ms = timeout, milliseconds(timeout)
+        self.options._timeout = timeout
         for _, backend in self._others.values():
             if hasattr(backend, "set_timeout"):
                 backend.set_timeout(timeout)

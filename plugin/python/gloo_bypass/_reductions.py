@@ -1,22 +1,24 @@
 """All-reduce, reduce and reduce-scatter."""
 
-from typing import Any, List
+from typing import Any, List, Optional
 
 import torch
 
-from . import _tensors as of
-from ._calls import UNSET, Calls, Tensors, c10d, check_numel, listed, only, options_of
-from ._tensors import Staging, reduction_of
+from . import _profiling, _tensors as of
+from ._calls import UNSET, Tensors, c10d, check_numel, listed, only, options_of, root_of
+from ._profiling import enabled as profiled
+from ._several import Several, check_alike
+from ._tensors import ArgumentError, Staging, reduction_of
 from ._work import DONE, Work, for_pytorch, milliseconds
 
 _STRIDED = torch.strided
 _OPTIONS = c10d.AllreduceOptions
 
 
-class Reductions(Calls):
+class Reductions(Several):
     _all_reduce: Any
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None) -> Any:
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, *, op: Any = None) -> Any:
         # The short way, for one plain tensor of a synchronous call: each attribute costs.
         if len(tensors) == 1 and opts.__class__ is _OPTIONS and not opts.asyncOp:
             tensor = tensors[0]
@@ -27,28 +29,36 @@ class Reductions(Calls):
                 and tensor.layout is _STRIDED
                 and type(tensor) in of.PLAIN
                 and tensor.is_contiguous()
+                and not profiled()
             ):
                 limit = opts.timeout
                 limit = self._timeout_ms if limit == UNSET else milliseconds(limit)
                 self._sequence += 1
                 self._all_reduce(tensor.data_ptr(), tensor.numel(), element, reduction_of(opts.reduceOp), limit)
                 return DONE
-        opts = options_of(_OPTIONS, opts, reduceOp=opts, timeout=timeout)
-        tensor = only("allreduce", listed(tensors))
+        opts = options_of(_OPTIONS, opts, reduceOp=opts if op is None else op, timeout=timeout)
+        tensors = listed(tensors)
+        check_alike("allreduce", tensors)
+        tensor = tensors[0]
         if (other := self._other(tensor)) is not None:
-            return other.allreduce([tensor], opts)
+            return other.allreduce(tensors, opts)
         reduction = reduction_of(opts.reduceOp)
         if tensor.is_sparse:
-            return self._all_reduce_sparse(tensor, reduction, opts)
+            return self._all_reduce_sparse(tensors, reduction, opts)
+        if len(tensors) > 1:
+            return self._all_reduce_several(tensors, reduction, opts)
         staging = Staging(of.ALL_REDUCE, [tensor], reduction)
         block = staging.block(staging.both(tensor))
         return self._do(of.ALL_REDUCE, staging, opts, block, block, [tensor], reduction)
 
-    def _all_reduce_sparse(self, tensor: torch.Tensor, reduction: int, opts: Any) -> Any:
+    def _all_reduce_sparse(self, tensors: Tensors, reduction: int, opts: Any) -> Any:
         """At once, on this thread: it takes several operations, and the later ones depend on the first."""
-        if reduction != of.SUM or tensor.layout != torch.sparse_coo:
-            raise ValueError("gloo_bypass: of sparse tensors, only COO ones, and only all_reduce with SUM")
-        own = tensor.detach().coalesce()
+        if reduction != of.SUM or tensors[0].layout != torch.sparse_coo:
+            raise ArgumentError(
+                "gloo_bypass: unsupported reduction operation or layout: of sparse tensors, only COO ones, and only "
+                "all_reduce with SUM"
+            )
+        own = self._combined(tensors, reduction).coalesce()
         gather = c10d.AllgatherOptions()
         gather.timeout, gather.asyncOp = opts.timeout, False
         found = [torch.empty(1, dtype=torch.int64) for _ in range(self._size)]
@@ -59,8 +69,11 @@ class Reductions(Calls):
             parts = [torch.empty((number, *part.shape[1:]), dtype=part.dtype) for number in numbers]
             self._gather_uneven(parts, part, gather)
             pairs.append([each.t() for each in parts] if along == 1 else parts)
-        tensor.copy_(of.sum_sparse(pairs[0], pairs[1], tensor.shape))
-        return for_pytorch(Work((), [tensor]))  # not DONE: DDP takes the tensor from the work's future
+        whole = of.sum_sparse(pairs[0], pairs[1], own.shape)
+        staging = Staging(of.ALL_REDUCE, tensors)
+        staging.copies = [(tensor, whole) for tensor in tensors]
+        staging.copy_back()
+        return for_pytorch(Work((), tensors))  # not DONE: DDP takes the tensor from the work's future
 
     def _gather_uneven(self, outputs: Tensors, tensor: torch.Tensor, opts: Any) -> None:
         staging = Staging(of.ALL_GATHER, [tensor, *outputs])
@@ -70,6 +83,15 @@ class Reductions(Calls):
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllreduceCoalescedOptions, opts)
+        if not tensors:
+            raise ArgumentError("gloo_bypass: allreduce_coalesced requires non-empty tensor list")
+        layouts = [tensor.layout for tensor in tensors]
+        if layouts.count(layouts[0]) != len(layouts):
+            index = next(index for index, layout in enumerate(layouts) if layout != layouts[0])
+            raise ArgumentError(
+                f"gloo_bypass: allreduce_coalesced: invalid tensor layout at index {index}, {layouts[index]} among "
+                f"{layouts[0]}"
+            )
         if (other := self._other(tensors[0])) is not None:
             return other.allreduce_coalesced(tensors, opts)
         reduction = reduction_of(opts.reduceOp)
@@ -80,9 +102,12 @@ class Reductions(Calls):
         block = staging.block(flat)
         return self._do(of.ALL_REDUCE, staging, opts, block, block, tensors, reduction)
 
-    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None) -> Any:
-        opts = options_of(c10d.ReduceOptions, opts, rootRank=opts, reduceOp=op, timeout=timeout)
-        tensor = only("reduce", listed(tensors))
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
+        opts = options_of(c10d.ReduceOptions, opts, rootRank=root_of(opts, root), reduceOp=op, timeout=timeout)
+        tensor = only("reduce", "tensor", listed(tensors))
+        self._check_root("reduce", opts)
+        if opts.rootTensor != 0:
+            raise ArgumentError(f"gloo_bypass: reduce: invalid root tensor {opts.rootTensor} of 1 tensor")
         if (other := self._other(tensor)) is not None:
             return other.reduce([tensor], opts)
         reduction = reduction_of(opts.reduceOp)
@@ -96,10 +121,10 @@ class Reductions(Calls):
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.ReduceScatterOptions, opts, reduceOp=opts, timeout=timeout)
-        output, parts = only("reduce_scatter", outputs), only("reduce_scatter", inputs)
+        output, parts = only("reduce_scatter", "output tensor", outputs), only("reduce_scatter", "input", inputs)
         if (other := self._other(output)) is not None:
             return other.reduce_scatter(outputs, inputs, opts)
-        self._check_number("the input of reduce_scatter", parts)
+        self._check_number("reduce_scatter", "input", parts)
         check_numel("the output of reduce_scatter", output, parts[self._rank].numel())
         reduction = reduction_of(opts.reduceOp)
         staging = Staging(of.REDUCE_SCATTER, [output, *parts], reduction)
@@ -113,13 +138,15 @@ class Reductions(Calls):
             return other._reduce_scatter_base(output, tensor, opts)
         return for_pytorch(self._start_reduce_scatter(output, tensor, opts))
 
-    def _start_reduce_scatter(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any) -> Work:
+    def _start_reduce_scatter(
+        self, output: torch.Tensor, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None
+    ) -> Work:
         check_numel("the input of reduce_scatter", tensor, output.numel() * self._size)
         reduction = reduction_of(opts.reduceOp)
         staging = Staging(of.REDUCE_SCATTER, [output, tensor], reduction)
         parts = staging.parts(staging.input(tensor), [output.numel()] * self._size)
         target = staging.block(staging.output(output))
-        return self._start(of.REDUCE_SCATTER, staging, opts, parts, target, [output], reduction)
+        return self._start(of.REDUCE_SCATTER, staging, opts, parts, target, [output], reduction, event=event)
 
     def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
         return self.reduce_scatter_single(output, tensor, opts)
@@ -128,6 +155,8 @@ class Reductions(Calls):
         opts = options_of(c10d.ReduceScatterOptions, opts)
         if (other := self._other(outputs[0])) is not None:
             return other.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
-        return self._join([self._start_reduce_scatter(*pair, opts) for pair in zip(outputs, inputs)], outputs)
+        event, part = self._one_event(of.REDUCE_SCATTER, inputs)
+        works = [self._start_reduce_scatter(*pair, opts, part) for pair in zip(outputs, inputs)]
+        return self._join(works, outputs, event)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced

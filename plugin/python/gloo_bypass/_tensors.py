@@ -34,13 +34,18 @@ REDUCTIONS: Dict[int, int] = {
 }
 
 
+class ArgumentError(ValueError, RuntimeError):
+    """A wrong argument, which this rank alone can see: the group goes on. Also the RuntimeError that PyTorch's own
+    process groups raise; texts have their words where programs may look for them."""
+
+
 def reduction_of(operation: Any) -> int:
     """Of a ReduceOp or a RedOpType."""
     try:
         return REDUCTIONS[hash(operation)]
     except KeyError:
         named = getattr(operation, "op", operation)
-        raise ValueError(f"gloo_bypass: {named} is not supported: scale the tensor, then use SUM") from None
+        raise ArgumentError(f"gloo_bypass: {named} is not supported: scale the tensor, then use SUM") from None
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:
@@ -48,8 +53,9 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     if type(tensor) not in PLAIN and hasattr(tensor, "trigger_wait"):
         tensor = tensor.trigger_wait()
     if tensor.is_sparse or tensor.layout != torch.strided:
-        raise ValueError(
-            f"gloo_bypass: {tensor.layout}: of sparse tensors, only COO ones, and only all_reduce with SUM"
+        raise ArgumentError(
+            f"gloo_bypass: invalid tensor layout (unsupported layout) {tensor.layout}: of sparse tensors, only COO "
+            "ones, and only all_reduce with SUM"
         )
     return tensor
 
@@ -61,25 +67,29 @@ def is_direct(tensor: torch.Tensor) -> bool:
 class Staging:
     """One operation's tensors: their element type, their blocks, and copies to take back."""
 
-    __slots__ = ("element", "scale", "width", "kept", "copies")
+    __slots__ = ("tensors", "element", "scale", "width", "kept", "copies")
 
     def __init__(self, kind: int, tensors: Sequence[torch.Tensor], reduction: int = SUM) -> None:
         if not tensors:
-            raise ValueError("gloo_bypass: no tensor was given")
+            raise ArgumentError("gloo_bypass: requires non-empty tensor list")
         dtype = tensors[0].dtype
-        for tensor in tensors:
+        for index, tensor in enumerate(tensors):
             if tensor.dtype != dtype:
-                raise ValueError(f"gloo_bypass: tensors of different types, {dtype} and {tensor.dtype}")
+                raise ArgumentError(
+                    f"gloo_bypass: tensors must all have the same type: invalid tensor type at index {index}, "
+                    f"{tensor.dtype} among {dtype}"
+                )
+        self.tensors = tensors
         self.scale = 1  # elements of the operation for each of the tensor
         element: Optional[int] = TYPES.get(dtype)
         if element is None and dtype in (torch.complex64, torch.complex128):
             if reduction not in (SUM, AVERAGE) and kind in REDUCING:
-                raise ValueError(f"gloo_bypass: {dtype} can be summed and averaged only")
+                raise ArgumentError(f"gloo_bypass: {dtype} can be summed and averaged only")
             element, self.scale = TYPES[torch.float32 if dtype == torch.complex64 else torch.float64], 2
         self.width = tensors[0].element_size()
         if element is None:
             if kind in REDUCING:
-                raise ValueError(f"gloo_bypass: {dtype} cannot be reduced")
+                raise ArgumentError(f"gloo_bypass: {dtype} cannot be reduced")
             element, self.scale = _UINT8, self.width  # as bytes
         self.element: int = element
         self.kept: List[torch.Tensor] = []

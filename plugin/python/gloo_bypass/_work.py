@@ -8,7 +8,7 @@ from typing import Any, Callable, List, Optional, Sequence
 import torch
 import torch.distributed
 
-from . import _door
+from . import _door, _profiling
 
 _NO_LIMIT = datetime.timedelta(0)
 
@@ -24,7 +24,11 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
     """Operations that were started together, and what remains to do when they have ended."""
 
     def __init__(
-        self, operations: Sequence[Any], result: List[torch.Tensor], finish: Optional[Callable[[], None]] = None
+        self,
+        operations: Sequence[Any],
+        result: List[torch.Tensor],
+        finish: Optional[Callable[[], None]] = None,
+        event: Optional[_profiling.Event] = None,
     ) -> None:
         super().__init__()
         self._operations = operations
@@ -32,11 +36,18 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         self._finish = finish
         self._lock = threading.Lock()
         self._future: Optional[torch.futures.Future[List[torch.Tensor]]] = None
+        self._event = event
+        if event is not None:
+            when_all_are_done(operations, event.end)
 
     def _settle(self) -> None:
         """Once all have ended: raises what failed, else copies results to where they belong."""
-        for operation in self._operations:
-            operation.wait(0)
+        try:
+            for operation in self._operations:
+                operation.wait(0)
+        finally:
+            if self._event is not None:
+                self._event.end()
         if self._finish is not None:
             with self._lock:
                 if self._finish is not None:
@@ -128,14 +139,14 @@ class _Done(Work):
 DONE: Work = _Done()
 
 
-def joined(works: Sequence[Work], result: List[torch.Tensor]) -> Work:
+def joined(works: Sequence[Work], result: List[torch.Tensor], event: Optional[_profiling.Event] = None) -> Work:
     """One that has ended when all have."""
 
     def finish() -> None:
         for work in works:
             work._settle()
 
-    return Work([operation for work in works for operation in work._operations], result, finish)
+    return Work([operation for work in works for operation in work._operations], result, finish, event)
 
 
 #: Before 2.9, C++ keeps no reference to the Python part of a work, but it does to a future. What it loses: the
