@@ -142,6 +142,6 @@ def environment_with_torch(place, torch, wheel, say):
     """The Python of an environment with this release of PyTorch from PyPI, and the wheel."""
     say(f"PyTorch {torch} from PyPI")
     folder, log = place / f"torch-{torch}", place / "log"
-    tools = make_environment(folder, (f"torch=={torch}", "numpy"), log, TORCH_LIMIT_S)
+    tools = make_environment(folder, (f"torch=={torch}", "numpy", "expecttest==0.3.0"), log, TORCH_LIMIT_S)
     install(tools, ["--force-reinstall", "--no-deps", wheel], wheel.name, log)
     return tools / "python3"

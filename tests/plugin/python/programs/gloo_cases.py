@@ -117,9 +117,7 @@ def broadcast_basics(group, rank, size):
         equal(value[0], one(root))
         for which in range(2):
             tensors = [one(rank * 2.0), one(rank * 2.0 + 1)]
-            value = value_of(
-                group.broadcast(tensors, options(c10d.BroadcastOptions, rootRank=root, rootTensor=which))
-            )
+            value = value_of(group.broadcast(tensors, options(c10d.BroadcastOptions, rootRank=root, rootTensor=which)))
             equal(list(value), [one(root * 2.0 + which)] * 2)
     equal(value_of(group.broadcast(one(rank + 1.0), root=0))[0], one(1.0))
 
@@ -144,8 +142,18 @@ def scatter_checks(group, rank, size):
         ("requires a single-element output tensor list", [single, single], [], 0),
         ("requires a single-element input list", [single], [], rank),
         ("requires a single-element input list", [single], [[single] * size] * 2, rank),
-        (f"Incorrect input list size {size - 1}. Input list size should be {size}", [single], [[single] * (size - 1)], rank),
-        (f"Incorrect input list size {size + 1}. Input list size should be {size}", [single], [[single] * (size + 1)], rank),
+        (
+            f"Incorrect input list size {size - 1}. Input list size should be {size}",
+            [single],
+            [[single] * (size - 1)],
+            rank,
+        ),
+        (
+            f"Incorrect input list size {size + 1}. Input list size should be {size}",
+            [single],
+            [[single] * (size + 1)],
+            rank,
+        ),
         ("invalid tensor type", [single], [[double] * size], rank),
         ("invalid tensor size", [single], [[pair] * size], rank),
         ("requires empty input on non-root", [single], [[single] * size], (rank + 1) % size),
@@ -178,8 +186,18 @@ def gather_checks(group, rank, size):
         ("requires a single-element input tensor list", [], [single, single], 0),
         ("requires a single-element output list", [], [single], rank),
         ("requires a single-element output list", [[single] * size] * 2, [single], rank),
-        (f"Incorrect output list size {size - 1}. Output list size should be {size}", [[single] * (size - 1)], [single], rank),
-        (f"Incorrect output list size {size + 1}. Output list size should be {size}", [[single] * (size + 1)], [single], rank),
+        (
+            f"Incorrect output list size {size - 1}. Output list size should be {size}",
+            [[single] * (size - 1)],
+            [single],
+            rank,
+        ),
+        (
+            f"Incorrect output list size {size + 1}. Output list size should be {size}",
+            [[single] * (size + 1)],
+            [single],
+            rank,
+        ),
         ("invalid tensor type", [[double] * size], [single], rank),
         ("invalid tensor size", [[pair] * size], [single], rank),
         ("requires empty output on non-root", [[single] * size], [single], (rank + 1) % size),
@@ -194,9 +212,7 @@ def gathers(group, rank, size, made, many):
         for root in range(size):
             outputs.append([made(-1.0) for _ in range(size)])
             targets = [outputs[-1]] if rank == root else []
-            works.append(
-                group.gather(targets, [made(number + rank + 0.0)], options(c10d.GatherOptions, rootRank=root))
-            )
+            works.append(group.gather(targets, [made(number + rank + 0.0)], options(c10d.GatherOptions, rootRank=root)))
     for number, work in enumerate(works):
         value = value_of(work)
         if number % size == rank:
@@ -276,7 +292,11 @@ def all_reduce_coalesced_checks(group, rank, size):
 @case
 def all_reduce_coalesced_basics(group, rank, size):
     for reduction, tensors, wanted in (
-        (dist.ReduceOp.SUM, [rank + 1, (rank + 1) ** 2], [size * (size + 1) / 2, size * (size + 1) * (2 * size + 1) / 6]),
+        (
+            dist.ReduceOp.SUM,
+            [rank + 1, (rank + 1) ** 2],
+            [size * (size + 1) / 2, size * (size + 1) * (2 * size + 1) / 6],
+        ),
         (dist.ReduceOp.PRODUCT, [rank + 1, rank + 2], [math.factorial(size), math.factorial(size + 1)]),
         (dist.ReduceOp.MIN, [rank, rank + 1], [0, 1]),
         (dist.ReduceOp.MAX, [rank + 1, rank + 2], [size, size + 1]),
@@ -649,7 +669,11 @@ def sparse_training(group, rank, size, hook=None, **more):
     wrapped = DistributedDataParallel(copy.deepcopy(plain), process_group=group, **more)
     if hook is not None:
         wrapped.register_comm_hook(None, hook)
-    loss, numbers, target = torch.nn.CrossEntropyLoss(), torch.randint(0, 10, [2 * size, 2]), torch.randint(0, 3, [2 * size])
+    loss, numbers, target = (
+        torch.nn.CrossEntropyLoss(),
+        torch.randint(0, 10, [2 * size, 2]),
+        torch.randint(0, 3, [2 * size]),
+    )
     loss(plain(numbers), target).backward()
     loss(wrapped(numbers.split(2)[rank]), target.split(2)[rank]).backward()
     wanted, got = (next(module.parameters()).grad.coalesce() for module in (plain, wrapped))

@@ -15,7 +15,9 @@ with torch.autograd.profiler.profile(record_shapes=True) as profile:
     dist.all_gather_into_tensor(torch.ones(2 * size), torch.ones(2))
     dist.all_reduce_coalesced([tensor, torch.ones(1)], async_op=True).wait()
     group = dist.group.WORLD
-    group.allgather_coalesced([[torch.ones(1), torch.ones(2)] for _ in range(size)], [torch.ones(1), torch.ones(2)]).wait()
+    group.allgather_coalesced(
+        [[torch.ones(1), torch.ones(2)] for _ in range(size)], [torch.ones(1), torch.ones(2)]
+    ).wait()
     dist.send(tensor, 1) if rank == 0 else dist.recv(tensor)
     dist.barrier()
     # A failure ends its event too.

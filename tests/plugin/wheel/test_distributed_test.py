@@ -1,0 +1,76 @@
+"""PyTorch's DistributedTest over our collectives: its own suite for backends, as the wheel of PyTorch has it, unmodified
+(programs/distributed_test.py). With four ranks, then with eight what needs as many.
+
+DISTRIBUTED_TEST_RANKS=2 runs all of it with two ranks; two numbers, such as the default 4,8, run with the second what
+the first are too few for. DISTRIBUTED_TEST_OVER=gloo runs it over PyTorch's Gloo.
+"""
+
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+from conftest import PYTHON, clean_environment
+
+PROGRAM = pathlib.Path(__file__).parent / "programs" / "distributed_test.py"
+OVER = os.environ.get("DISTRIBUTED_TEST_OVER", "own")
+RANKS = [int(number) for number in os.environ.get("DISTRIBUTED_TEST_RANKS", "4,8").split(",")]
+LIMIT_S = {4: 240, 8: 120}  # of all cases; those after it are skipped and say so
+LONGEST_S = 600
+TOO_FEW = "Skipped due to small world size"
+#: What ours does not do as the case wants it, and why.
+EXCLUDED = {
+    "test_ddp_logging_data_cpu": "DDP's log names our backend bypass where the program said gloo: PyTorch's C++ looks into "
+    "any backend of the name gloo as if it were its own ProcessGroupGloo",
+}
+OTHER_DEVICES = re.compile(r"cuda|nccl|gpu|ucc|xpu|stream")
+
+
+def names():
+    """Of the cases that can run without a GPU."""
+    folder = pathlib.Path(os.environ["PLUGIN_PYTHON_PATH"]) / "torch" / "testing" / "_internal" / "distributed"
+    text = (folder / "distributed_test.py").read_text()
+    found = re.findall(r"^        def (test_\w+)\(self", text, re.MULTILINE)
+    return sorted({name for name in found if not OTHER_DEVICES.search(name.lower())})
+
+
+def run(ranks, parts=()):
+    """By case: (outcome, reason)."""
+    limit_s = LIMIT_S.get(ranks, LONGEST_S)
+    environment = {**clean_environment(), "PYTHONDONTWRITEBYTECODE": "1", "GLOO_BYPASS_COLLECTIVES": OVER}
+    result = subprocess.run(
+        [PYTHON, PROGRAM, str(ranks), str(limit_s), *parts],
+        env=environment,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=limit_s + 120,
+        stdin=subprocess.DEVNULL,
+    )
+    outcomes = {
+        name: (outcome, reason)
+        for name, outcome, reason in re.findall(r"^case (\w+) (\w+) ?(.*)$", result.stdout, re.MULTILINE)
+    }
+    assert outcomes, f"no case ran: exit status {result.returncode}\n{result.stderr[-2000:]}"
+    return outcomes
+
+
+@pytest.fixture(scope="module")
+def outcomes():
+    found = run(RANKS[0])
+    for ranks in RANKS[1:]:
+        too_few = [name for name, (_, reason) in found.items() if TOO_FEW in reason]
+        found |= {name: outcome for name, outcome in run(ranks, too_few).items() if name in too_few}
+    return found
+
+
+@pytest.mark.parametrize("name", names())
+def test_DistributedTest_OverOurCollectives_Passes(outcomes, name):
+    if name in EXCLUDED and OVER == "own":
+        pytest.skip(EXCLUDED[name])
+    assert name in outcomes, "the case did not run"
+    outcome, reason = outcomes[name]
+    if outcome == "skipped":
+        pytest.skip(f"PyTorch: {reason}")
+    assert outcome == "passed", reason.replace(" | ", "\n")
