@@ -1,10 +1,11 @@
-"""PyTorch's DistributedTest over our collectives: its own suite for backends, as the wheel of PyTorch has it, unmodified
+"""PyTorch's DistributedTest over our collectives: its own suite for backends, unmodified, as PyTorch's wheel has it
 (programs/distributed_test.py). With four ranks, then with eight what needs as many.
 
 DISTRIBUTED_TEST_RANKS=2 runs all of it with two ranks; two numbers, such as the default 4,8, run with the second what
 the first are too few for. DISTRIBUTED_TEST_OVER=gloo runs it over PyTorch's Gloo.
 """
 
+import ast
 import os
 import pathlib
 import re
@@ -21,18 +22,26 @@ LONGEST_S = 600
 TOO_FEW = "Skipped due to small world size"
 #: What ours does not do as the case wants it, and why.
 EXCLUDED = {
-    "test_ddp_logging_data_cpu": "DDP's log names our backend bypass where the program said gloo: PyTorch's C++ looks into "
-    "any backend of the name gloo as if it were its own ProcessGroupGloo",
+    "test_ddp_logging_data_cpu": "DDP's log names our backend bypass where the program said gloo: PyTorch's C++ takes "
+    "any backend of the name gloo for its own ProcessGroupGloo"
 }
 OTHER_DEVICES = re.compile(r"cuda|nccl|gpu|ucc|xpu|stream")
+
+
+def needs_another_device(function):
+    decorators = [ast.unparse(decorator) for decorator in function.decorator_list]
+    return OTHER_DEVICES.search(function.name.lower()) or any(
+        text.startswith("skip_if_lt_x_gpu") and "allow_cpu" not in text for text in decorators
+    )
 
 
 def names():
     """Of the cases that can run without a GPU."""
     folder = pathlib.Path(os.environ["PLUGIN_PYTHON_PATH"]) / "torch" / "testing" / "_internal" / "distributed"
-    text = (folder / "distributed_test.py").read_text()
-    found = re.findall(r"^        def (test_\w+)\(self", text, re.MULTILINE)
-    return sorted({name for name in found if not OTHER_DEVICES.search(name.lower())})
+    nodes = list(ast.walk(ast.parse((folder / "distributed_test.py").read_text())))
+    base = next(node for node in nodes if isinstance(node, ast.ClassDef) and node.name == "_DistTestBase")
+    functions = [node for node in base.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")]
+    return sorted({function.name for function in functions if not needs_another_device(function)})
 
 
 def run(ranks, parts=()):
