@@ -88,6 +88,7 @@ std::optional<Description> descriptionOf(const DescriptionWords& words) {
 }
 
 Description describe(const Call& call) {
+  if (call.whole != nullptr) return *call.whole;
   Description description{.kind = call.kind};
   if (call.kind == Kind::kBarrier) return description;
   description.type = call.type;

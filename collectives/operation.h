@@ -115,9 +115,11 @@ struct Call {
   std::span<const ConstBlock> inputs;
   std::span<const Block> outputs;
   bool uneven = false;  // kAllGather, kGather, kScatter: the caller says that counts may differ between ranks
+  // Of an operation that this one is a step of: ranks compare and name it instead of the step. Null: none.
+  const Description* whole = nullptr;
 };
 
-Description describe(const Call& call);
+Description describe(const Call& call);  // of the whole operation
 
 // What is wrong with it for rank `rank` of `size`, in one line; empty: nothing.
 std::string faultOf(const Call& call, int rank, int size);
