@@ -14,6 +14,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ struct FlatOptions {
   // Readable, or at its end, once the rank's process has ended; by rank, the own one unused. Empty: nobody looks.
   std::vector<FileDescriptor> lifelines;
   FileDescriptor ownLifeline;  // kept open until the executor ends
+  // An error ends a wait here, before anything else does. Called some thousand times a second. Empty: nothing more.
+  std::function<Status()> elsewhere = {};
 };
 
 class FlatExecutor final : public Executor {

@@ -36,6 +36,9 @@ Status FlatExecutor::fail(const Failure& failure) {
 }
 
 Status FlatExecutor::problem(int peer) {
+  if (options_.elsewhere) {
+    if (Status status = options_.elsewhere(); !status) return status;
+  }
   const Failure failure = failureNow();
   if (failure.cause != Cause::kNone) return errorOf(failure);
   if (ended(peer)) return fail({Cause::kVanished, rank_, peer});
