@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -30,8 +32,9 @@ constexpr std::size_t kRemembered = 64;
 constexpr std::size_t kCopiesAPeer = 8;
 
 // The same in every rank: of counts that all know.
-std::size_t bytesOf(const Call& call, const Description& description, int size) {
-  std::size_t elements = static_cast<std::size_t>(description.count);
+std::size_t bytesOf(Call call, int size) {
+  call.whole = nullptr;
+  std::size_t elements = static_cast<std::size_t>(describe(call).count);
   if (call.kind == Kind::kAllGather) {
     elements = 0;
     for (const Block& block : call.outputs) elements += block.count;
@@ -74,10 +77,13 @@ class NetworkExecutor::Impl final : private PeerEvents {
     return connectMesh(options_.rank, options_.timeout, *transport_, rendezvous, peers_);
   }
 
-  Status run(const Call& call, TimePoint deadline) {
+  Status run(const Call& call, TimePoint deadline) { return run(call, {}, deadline); }
+
+  // An empty subset: all ranks, under the next number.
+  Status run(const Call& call, const Subset& subset, TimePoint deadline) {
     const TimePoint began = monotonicNow();
     bool begun = false;
-    progress_.exclusive([&] { begun = begin(call); });
+    progress_.exclusive([&] { begun = begin(call, subset); });
     if (!begun) return *failure_;
     const auto ended = [this] {
       advance();
@@ -101,6 +107,21 @@ class NetworkExecutor::Impl final : private PeerEvents {
     progress_.exclusive([this] {
       fail({ErrorScope::kDevice, ErrorCode::kCancelled, fmt::format("rank {} has aborted the group", options_.rank)});
     });
+  }
+
+  void end(const Error& error, std::uint64_t number) {
+    progress_.exclusive([&] { fail(error, number); });
+    (void)withdraw();
+  }
+
+  Status failure(std::uint64_t number) const {
+    if (!failed_.load(std::memory_order_acquire) || number < firstLost_) return {};
+    return *failure_;  // constant from then on, as firstLost_
+  }
+
+  Status failureWithin(Duration patience) {
+    (void)progress_.waitUntil([this] { return failure_.has_value(); }, monotonicNow() + patience);
+    return failure(std::numeric_limits<std::uint64_t>::max());
   }
 
   template <typename Post>
@@ -138,25 +159,36 @@ class NetworkExecutor::Impl final : private PeerEvents {
   // ---- With exclusive access, all below.
 
   // False: the executor had failed before.
-  bool begin(const Call& call) {
+  bool begin(const Call& call, const Subset& subset) {
     if (failure_) return false;
-    const Description description = collectives::describe(call);
-    const std::uint64_t number = ++operations_;
-    called_[number % kRemembered] = {number, wordsOf(description)};
-    const Choice choice = options_.choices.choose({.kind = call.kind,
-                                                   .bytes = bytesOf(call, description, options_.size),
-                                                   .ranks = options_.size,
-                                                   .sharedHosts = sharedHosts_});
-    failIf(operation_.begin(call, {number, choice, &scheduleFor(call, choice)}));
+    const bool all = subset.ranks.empty();
+    const auto own = std::find(subset.ranks.begin(), subset.ranks.end(), options_.rank);
+    const int place = all ? options_.rank : static_cast<int>(own - subset.ranks.begin());
+    const int size = all ? options_.size : static_cast<int>(subset.ranks.size());
+    operations_ = all ? operations_ + 1 : subset.number;
+    called_[operations_ % kRemembered] = {operations_, wordsOf(collectives::describe(call))};
+    const Choice choice = options_.choices.choose(
+        {.kind = call.kind, .bytes = bytesOf(call, size), .ranks = size, .sharedHosts = all && sharedHosts_});
+    failIf(operation_.begin(call, {.number = operations_,
+                                   .choice = choice,
+                                   .schedule = &scheduleFor(call, choice, subset.ranks, {place, size, call.root}),
+                                   .place = place,
+                                   .size = size}));
     return true;
   }
 
-  const Schedule& scheduleFor(const Call& call, const Choice& choice) {
-    const auto key = std::tuple(call.kind, choice.algorithm, call.root);
+  const Schedule& scheduleFor(const Call& call, const Choice& choice, std::span<const int> ranks, Place place) {
+    auto key = std::tuple(call.kind, choice.algorithm, call.root, std::vector<int>(ranks.begin(), ranks.end()));
     const auto known = schedules_.find(key);
     if (known != schedules_.end()) return known->second;
-    const Place place{options_.rank, options_.size, call.root, options_.hostOf};
-    return schedules_.emplace(key, findAlgorithm(call.kind, choice.algorithm)->make(place)).first->second;
+    if (ranks.empty()) place.hostOf = options_.hostOf;
+    Schedule schedule = findAlgorithm(call.kind, choice.algorithm)->make(place);
+    if (!ranks.empty()) {
+      ScheduleBuilder builder(options_.rank, schedule.parts);
+      builder.append(schedule, ranks, 0);
+      schedule = std::move(builder).finish();
+    }
+    return schedules_.emplace(std::move(key), std::move(schedule)).first->second;
   }
 
   void advance() {
@@ -167,11 +199,14 @@ class NetworkExecutor::Impl final : private PeerEvents {
     if (!status.ok()) fail(status.error());
   }
 
-  // For good. The first reason stays; the others hear it.
-  void fail(Error error) {
+  void fail(Error error) { fail(std::move(error), operations_ + (operation_.over() ? 1 : 0)); }
+
+  // For good. The first reason stays; the others hear it, and that operations from `firstLost` on are lost.
+  void fail(Error error, std::uint64_t firstLost) {
     if (failure_) return;
     failure_ = std::move(error);
-    const std::uint64_t firstLost = operations_ + (operation_.over() ? 1 : 0);
+    firstLost_ = firstLost;
+    failed_.store(true, std::memory_order_release);
     for (const auto& peer : peers_) {
       if (peer == nullptr || peer->ended() != nullptr) continue;
       (void)copies_.send(*peer, controlKey(),
@@ -227,7 +262,9 @@ class NetworkExecutor::Impl final : private PeerEvents {
     const bool aborted = message.code == ErrorCode::kCancelled;
     Error error{ErrorScope::kDevice, aborted ? ErrorCode::kPeerClosed : message.code,
                 message.text.empty() ? fmt::format("rank {} has failed", peer.rank()) : message.text};
-    if (operation_.over() || message.operation <= operations_) return fail(std::move(error));
+    if (operation_.over() || message.operation <= operations_) {
+      return fail(std::move(error), message.operation);
+    }
     if (!laterFailure_) laterFailure_ = std::move(error);
   }
 
@@ -253,10 +290,12 @@ class NetworkExecutor::Impl final : private PeerEvents {
   OperationRun operation_;
   Mailbox mailbox_;
   const bool sharedHosts_ = shareHosts(options_.hostOf);
-  std::map<std::tuple<Kind, Algorithm, int>, Schedule> schedules_;
+  std::map<std::tuple<Kind, Algorithm, int, std::vector<int>>, Schedule> schedules_;
   std::array<Called, kRemembered> called_{};
-  std::uint64_t operations_ = 0;  // begun
+  std::uint64_t operations_ = 0;  // the number of the last one begun
   std::optional<Error> failure_;
+  std::uint64_t firstLost_ = 0;        // the first operation that it ends
+  std::atomic<bool> failed_{false};    // both have their values
   std::optional<Error> laterFailure_;  // takes effect once the operation under way is over
 };
 
@@ -273,6 +312,12 @@ Result<std::unique_ptr<NetworkExecutor>> NetworkExecutor::connect(const NetworkO
 
 Status NetworkExecutor::run(const Call& call, TimePoint deadline) { return impl_->run(call, deadline); }
 void NetworkExecutor::abort() noexcept { impl_->abort(); }
+Status NetworkExecutor::runAmong(const Call& call, const Subset& subset, TimePoint deadline) {
+  return impl_->run(call, subset, deadline);
+}
+void NetworkExecutor::end(const Error& error, std::uint64_t number) { impl_->end(error, number); }
+Status NetworkExecutor::failure(std::uint64_t number) const { return impl_->failure(number); }
+Status NetworkExecutor::failureWithin(Duration patience) { return impl_->failureWithin(patience); }
 
 void NetworkExecutor::send(const Message& message, Done done) {
   impl_->withMailbox(done, message.peer, [&](Mailbox& mailbox) { mailbox.send(message, std::move(done)); });

@@ -20,6 +20,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "collectives/executor.h"
@@ -47,6 +48,23 @@ class NetworkExecutor final : public Executor {
 
   Status run(const Call& call, TimePoint deadline) override;
   void abort() noexcept override;
+
+  // For an executor that composes operations of this one and others (hierarchical/).
+  //
+  // As run(), among some of the ranks: the call's root and blocks are places in `ranks`, which this rank is one of.
+  // Other ranks take no part. kAverage divides by the number of all ranks.
+  struct Subset {
+    std::span<const int> ranks;  // the same in each of them
+    std::uint64_t number = 0;    // of this operation: the same in each of them, above that of every earlier one
+  };
+  Status runAmong(const Call& call, const Subset& subset, TimePoint deadline);
+  // Fails for good, because of an error that arose elsewhere; tells the others, and that operations from `number` on
+  // are lost.
+  void end(const Error& error, std::uint64_t number);
+  // The error if this operation is lost, by this rank or another; takes no lock. Any thread.
+  Status failure(std::uint64_t number) const;
+  // Why the executor has failed, after looking for up to `patience` whether another rank says so.
+  Status failureWithin(Duration patience);
 
   // As Group's. `done` runs with the engine's exclusive access, on the thread that drives or before these return: it
   // must neither block nor call the executor. A message's fault, or the end of its peer, is no error of the executor.

@@ -34,10 +34,9 @@ Status OperationRun::begin(const Call& call, const Order& order) {
   call_ = call;
   order_ = order;
   words_ = wordsOf(describe(call));
-  const int size = static_cast<int>(peers_.size());
-  layout_.emplace(call, rank_, size, order.schedule->parts, order.choice.partBytes);
+  layout_.emplace(call, order.place, order.size, order.schedule->parts, order.choice.partBytes);
   sumsAtOnce_ =
-      size <= 2 || order.choice.algorithm == Algorithm::kOneShot || order.choice.algorithm == Algorithm::kDirect;
+      order.size <= 2 || order.choice.algorithm == Algorithm::kOneShot || order.choice.algorithm == Algorithm::kDirect;
   nextSlice_ = 0;
   slicesLeft_ = layout_->slices();
   active_ = true;

@@ -38,6 +38,7 @@ class OperationRun final : private TransferOwner {
     std::uint64_t number = 0;  // of the operation, the same in every rank
     Choice choice;
     const Schedule* schedule = nullptr;  // must outlive the operation
+    int place = 0, size = 1;             // of this rank among those that take part
   };
   // Errors, here and of advance(): kInvalidArgument, kPeerViolatedProtocol, a peer's end. They name the rank; then call
   // cancel().
