@@ -1,0 +1,51 @@
+#include "collectives/hierarchical/hosts.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace gloo_bypass::collectives {
+namespace {
+
+int indexOf(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+}  // namespace
+
+Hosts::Hosts(int rank, std::span<const int> hostOf) {
+  std::vector<int> known;  // host numbers, by host
+  for (std::size_t one = 0; one < hostOf.size(); ++one) {
+    const auto host = static_cast<std::size_t>(indexOf(known, hostOf[one]));
+    if (host == known.size()) {
+      known.push_back(hostOf[one]);
+      hosts_.emplace_back();
+    }
+    hosts_[host].push_back(static_cast<int>(one));
+    everyone_.push_back(static_cast<int>(one));
+  }
+  mine_ = this->hostOf(rank);
+  place_ = indexOf(mates(), rank);
+  for (const auto& ranks : hosts_) {
+    leaders_.push_back(ranks.front());
+    even_ = even_ && ranks.size() == mates().size();
+  }
+  if (!even_) return;
+  for (const auto& ranks : hosts_) column_.push_back(ranks[static_cast<std::size_t>(place_)]);
+}
+
+int Hosts::hostOf(int rank) const {
+  const auto holds = [&](const std::vector<int>& ranks) {
+    return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+  };
+  return static_cast<int>(std::find_if(hosts_.begin(), hosts_.end(), holds) - hosts_.begin());
+}
+
+int Hosts::placeOf(int mate) const { return indexOf(mates(), mate); }
+
+std::vector<int> Hosts::representatives(int root) const {
+  std::vector<int> ranks = leaders_;
+  ranks[static_cast<std::size_t>(hostOf(root))] = root;
+  return ranks;
+}
+
+}  // namespace gloo_bypass::collectives

@@ -1,0 +1,128 @@
+// Every kind of operation, on hosts with as many ranks and with others, however ranks are placed.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "tests/collectives/hierarchical/ranks.h"
+
+namespace gloo_bypass::collectives {
+namespace {
+
+using test::Buffers;
+using test::Case;
+using test::casesOf;
+using test::HostedRanks;
+using test::HostOf;
+using test::runsRight;
+
+class Hierarchical_EveryKind : public ::testing::TestWithParam<HostOf> {};
+INSTANTIATE_TEST_SUITE_P(Placement, Hierarchical_EveryKind,
+                         ::testing::Values(HostOf{0, 0, 1, 1},          // 2 + 2
+                                           HostOf{0, 1, 0, 1},          // 2 + 2, in turn
+                                           HostOf{1, 0, 0, 1},          // 2 + 2, the host's second rank first
+                                           HostOf{0, 0, 0, 1},          // 3 + 1
+                                           HostOf{0, 1, 1, 1},          // 1 + 3
+                                           HostOf{0, 1, 2, 2},          // 1 + 1 + 2
+                                           HostOf{0, 1, 0, 2, 1},       // 2 + 2 + 1
+                                           HostOf{2, 1, 0, 1, 2, 0},    // 2 + 2 + 2
+                                           HostOf{0, 0, 0, 1, 1, 1}));  // 3 + 3
+
+constexpr HierarchicalOptions kSmallChunks{.chunkBytes = 4096, .byLeadersBytes = 1024};
+
+TEST_P(Hierarchical_EveryKind, AnyCountAndRoot_GivesThePlainResult) {
+  for (const HierarchicalOptions& options : {HierarchicalOptions(), kSmallChunks}) {
+    HostedRanks ranks(GetParam(), options);
+    test::inThreads(ranks.size(), [&](int rank) {
+      for (int k = 0; k < kKinds; ++k) {
+        for (const Case& c : casesOf(static_cast<Kind>(k), ranks.size())) {
+          ASSERT_TRUE(runsRight(ranks[rank], c, rank, Reduction::kSum));
+        }
+      }
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Hierarchical_EveryKind, SeveralChunksAndEveryRoot_GiveThePlainResult) {
+  HostedRanks ranks(GetParam(), kSmallChunks);
+  test::inThreads(ranks.size(), [&](int rank) {
+    for (int k = 0; k < kKinds; ++k) {
+      for (int root = 0; root < ranks.size(); ++root) {
+        for (const bool inPlace : {false, true}) {
+          const Case c{static_cast<Kind>(k),
+                       ElementType::kInt64,
+                       3001,
+                       ranks.size(),
+                       root,
+                       test::hasBlocks(static_cast<Kind>(k)) && root % 2 == 1,
+                       inPlace};
+          ASSERT_TRUE(runsRight(ranks[rank], c, rank, Reduction::kSum));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Hierarchical_EveryKind, AverageAndMaximum_GiveThePlainResult) {
+  HostedRanks ranks(GetParam(), kSmallChunks);
+  const bool exact = ranks.size() % 3 != 0 && ranks.size() != 5;  // else the average of small numbers is rounded
+  test::inThreads(ranks.size(), [&](int rank) {
+    for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kReduceScatter}) {
+      for (const std::size_t count : {std::size_t{10}, std::size_t{2000}}) {
+        for (const Reduction reduction : {Reduction::kMax, Reduction::kAverage}) {
+          if (reduction == Reduction::kAverage && !exact) continue;
+          const Case c{kind, ElementType::kFloat32, count, ranks.size(), 1, false, false};
+          ASSERT_TRUE(runsRight(ranks[rank], c, rank, reduction));
+        }
+      }
+    }
+  });
+}
+
+// Random numbers, so that another order of additions gives other bits.
+TEST_P(Hierarchical_EveryKind, AllReduce_GivesAllRanksTheSameBitsEveryTime) {
+  for (const std::size_t count : {std::size_t{100}, std::size_t{3001}}) {
+    HostedRanks ranks(GetParam(), kSmallChunks);
+    std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(ranks.size()));
+    for (int round = 0; round < 3; ++round) {
+      test::inThreads(ranks.size(), [&](int rank) {
+        Buffers b(Kind::kAllReduce, ElementType::kFloat32, rank, ranks.size());
+        b.outputs({count}).inputs({count});
+        std::mt19937 random(static_cast<unsigned>(rank));
+        std::vector<float> values(count);
+        for (float& value : values) value = std::uniform_real_distribution<float>(-1, 1)(random);
+        std::memcpy(b.inputData(0), values.data(), count * sizeof(float));
+        ASSERT_TRUE(ranks[rank].run(b.call(), test::soon()).ok());
+        auto& result = results[static_cast<std::size_t>(rank)];
+        if (round > 0) {
+          EXPECT_EQ(result, b.outputBytes(0)) << "round " << round;
+        }
+        result = b.outputBytes(0);
+      });
+      for (const auto& result : results) EXPECT_EQ(result, results[0]) << count;
+    }
+  }
+}
+
+// A begun operation ends as another.
+TEST_P(Hierarchical_EveryKind, BegunBefore_GivesThePlainResult) {
+  HostedRanks ranks(GetParam());
+  test::inThreads(ranks.size(), [&](int rank) {
+    for (int i = 0; i < 20; ++i) {
+      Buffers b(Kind::kAllReduce, ElementType::kInt32, rank, ranks.size());
+      b.outputs({5}).inputs({5}).fill();
+      (void)ranks[rank].begin(b.call());
+      ASSERT_TRUE(ranks[rank].run(b.call(), test::soon()).ok());
+      double sum = 0;
+      for (int peer = 0; peer < ranks.size(); ++peer) sum += Buffers::value(peer, 0, 3);
+      ASSERT_EQ(b.output(0, 3), sum);
+      Call barrier;
+      (void)ranks[rank].begin(barrier);
+      ASSERT_TRUE(ranks[rank].run(barrier, test::soon()).ok());
+    }
+  });
+}
+
+}  // namespace
+}  // namespace gloo_bypass::collectives
