@@ -5,12 +5,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "collectives/hierarchical/hierarchical_executor.h"
 #include "collectives/link.h"
 #include "collectives/memory/flat_executor.h"
 #include "collectives/memory/host_meeting.h"
@@ -141,28 +143,33 @@ HostPlan planFor(std::span<const Card> cards) {
   return {lanes, ranks <= cores};
 }
 
-Result<std::unique_ptr<FlatExecutor>> meet(const GroupOptions& options, std::span<const Card> cards, MeetingPlace place,
-                                           TimePoint deadline) {
-  const HostPlan plan = planFor(cards);
-  const Layout layout = Layout::of(options.size, plan.lanes);
-  std::vector<int> names(cards.size());
-  std::iota(names.begin(), names.end(), 0);
-  HostMeeting meeting(options.rank, names, layout, deadline);
-  auto share = options.rank == 0 ? meeting.lead(std::move(place)) : meeting.come(cards[0].place, cards[0].secret);
+// `ranks` are those of this host, and this one has the place `own` among them.
+Result<std::unique_ptr<FlatExecutor>> meet(const std::vector<int>& ranks, int own, std::span<const Card> cards,
+                                           MeetingPlace place, TimePoint deadline,
+                                           std::function<Status()> elsewhere = {}) {
+  std::vector<Card> mates;
+  for (const int rank : ranks) mates.push_back(cards[static_cast<std::size_t>(rank)]);
+  const HostPlan plan = planFor(mates);
+  const Layout layout = Layout::of(static_cast<int>(mates.size()), plan.lanes);
+  HostMeeting meeting(own, ranks, layout, deadline);
+  auto share = own == 0 ? meeting.lead(std::move(place)) : meeting.come(mates[0].place, mates[0].secret);
   if (!share) return share.error();
   HostShare home = std::move(share).value();
-  home.segment.touch(options.rank);
+  home.segment.touch(own);
   // By parts costs a second wait: soon over where ranks have cores of their own, else several switches of threads.
-  const std::size_t atOnceBytes = (plan.ownCores ? 64u : 256u) * 1024 / static_cast<std::size_t>(options.size);
+  const std::size_t atOnceBytes = (plan.ownCores ? 64u : 256u) * 1024 / mates.size();
   return std::make_unique<FlatExecutor>(
       std::move(home.segment),
-      FlatOptions{.rank = options.rank,
-                  .names = std::move(names),
+      FlatOptions{.rank = own,
+                  .names = ranks,
                   .patience = plan.ownCores ? Patience::withOwnCore() : Patience::withSharedCore(),
                   .atOnceBytes = atOnceBytes,
                   .lifelines = std::move(home.lifelines),
-                  .ownLifeline = std::move(home.ownLifeline)});
+                  .ownLifeline = std::move(home.ownLifeline),
+                  .elsewhere = std::move(elsewhere)});
 }
+
+std::string threadsEach(int lanes) { return fmt::format("{} thread{} each", lanes, lanes == 1 ? "" : "s"); }
 
 // Ranks of one host, over its memory; their messages go over channels of `link`.
 Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Link& link, std::span<const Card> cards,
@@ -170,7 +177,9 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
                                           TimePoint deadline) {
   auto traffic = acquireMemoryTransport();
   if (!traffic) return traffic.error();
-  auto executor = meet(options, cards, std::move(place), deadline);
+  std::vector<int> ranks(cards.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto executor = meet(ranks, options.rank, cards, std::move(place), deadline);
   if (!executor) return executor.error();
   FlatExecutor& flat = *executor.value();
   const NetworkOptions network{.rank = options.rank,
@@ -182,41 +191,95 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
     if (!transport) return transport.error();
     return NetworkExecutor::connect(network, std::move(transport).value(), *rendezvous);
   };
-  const int lanes = flat.lanes();
   GroupPlace is{.rank = options.rank,
                 .size = options.size,
                 .timeout = options.timeout,
-                .carrier = "MEMORY",
-                .description = fmt::format("{} ranks of one host: flat shared memory, {} thread{} each", options.size,
-                                           lanes, lanes == 1 ? "" : "s")};
+                .carriers = {"MEMORY"},
+                .description = fmt::format("{} ranks of one host: flat shared memory, {}", options.size,
+                                           threadsEach(flat.lanes()))};
   auto messenger = std::make_unique<LateMessenger>(flat.messagesWanted(), connect);
   return std::unique_ptr<Group>(
       std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
 }
 
-Result<std::unique_ptr<Group>> overChannels(const GroupOptions& options, const Link& link, std::span<const Card> cards,
-                                            ChoiceTable choices, Rendezvous& rendezvous, TimePoint deadline) {
+// For each rank the first one on its host. A rank that does not know its host is alone on it.
+std::vector<int> hostsOf(std::span<const Card> cards) {
+  std::vector<int> hostOf;
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const auto same = [&](const Card& other) { return !other.host.empty() && other.host == cards[rank].host; };
+    const auto first = std::find_if(cards.begin(), cards.begin() + static_cast<std::ptrdiff_t>(rank), same);
+    hostOf.push_back(static_cast<int>(first - cards.begin()));
+  }
+  return hostOf;
+}
+
+Result<std::unique_ptr<NetworkExecutor>> connectAll(const GroupOptions& options, const Link& link,
+                                                    std::vector<int> hostOf, ChoiceTable choices,
+                                                    Rendezvous& rendezvous, TimePoint deadline) {
   auto transport = acquireTransport(link.transport, options.interface);
   if (!transport) return transport.error();
-  NetworkOptions network{.rank = options.rank, .size = options.size, .choices = std::move(choices)};
-  network.timeout =
-      std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow()), std::chrono::milliseconds(1));
-  for (const Card& card : cards) {
-    const auto same =
-        std::find_if(cards.begin(), cards.end(), [&](const Card& other) { return other.host == card.host; });
-    network.hostOf.push_back(static_cast<int>(same - cards.begin()));
-  }
-  auto executor = NetworkExecutor::connect(network, std::move(transport).value(), rendezvous);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow());
+  const NetworkOptions network{.rank = options.rank,
+                               .size = options.size,
+                               .timeout = std::max(left, std::chrono::milliseconds(1)),
+                               .hostOf = std::move(hostOf),
+                               .choices = std::move(choices)};
+  return NetworkExecutor::connect(network, std::move(transport).value(), rendezvous);
+}
+
+Result<std::unique_ptr<Group>> overChannels(const GroupOptions& options, const Link& link, std::vector<int> hostOf,
+                                            ChoiceTable choices, Rendezvous& rendezvous, TimePoint deadline) {
+  auto executor = connectAll(options, link, std::move(hostOf), std::move(choices), rendezvous, deadline);
   if (!executor) return executor.error();
   NetworkExecutor& channels = *executor.value();
   GroupPlace is{.rank = options.rank,
                 .size = options.size,
                 .timeout = options.timeout,
-                .carrier = link.transport,
+                .carriers = {link.transport},
                 .description = channels.describe()};
   auto messenger = std::make_unique<NetworkMessenger>(channels);
   return std::unique_ptr<Group>(
       std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
+}
+
+// Over memory within each host, and over channels between hosts. Channels connect all ranks: some operations need
+// them, and so do messages and the news of a failure.
+Result<std::unique_ptr<Group>> overHosts(const GroupOptions& options, const Link& link, std::span<const Card> cards,
+                                         const std::vector<int>& hostOf, ChoiceTable choices, MeetingPlace place,
+                                         Rendezvous& rendezvous, TimePoint deadline) {
+  auto traffic = acquireMemoryTransport();
+  if (!traffic) return traffic.error();
+  auto channels = connectAll(options, link, hostOf, std::move(choices), rendezvous, deadline);
+  if (!channels) return channels.error();
+  NetworkExecutor& network = *channels.value();
+  const Hosts hosts(options.rank, hostOf);
+  int lanes = 0;
+  const auto meetMates = [&](std::function<Status()> elsewhere) -> Result<std::unique_ptr<Executor>> {
+    auto memory = meet(hosts.mates(), hosts.place(), cards, std::move(place), deadline, std::move(elsewhere));
+    if (!memory) return memory.error();
+    lanes = memory.value()->lanes();
+    return std::unique_ptr<Executor>(std::move(memory).value());
+  };
+  auto executor = HierarchicalExecutor::make(hosts, std::move(channels).value(), meetMates);
+  if (!executor) return executor.error();
+  GroupPlace is{
+      .rank = options.rank,
+      .size = options.size,
+      .timeout = options.timeout,
+      .carriers = {"MEMORY", link.transport},
+      .description = fmt::format("{} hosts: flat shared memory within each, {} here, {}; {} between them",
+                                 hosts.count(), hosts.mates().size(), threadsEach(lanes), network.describe())};
+  auto messenger = std::make_unique<NetworkMessenger>(network);
+  return std::unique_ptr<Group>(
+      std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
+}
+
+// Whether memory serves a group of these hosts: not if every rank is alone on its own.
+bool canShare(const std::vector<int>& hostOf) {
+  std::vector<int> ranks(hostOf.size());  // by host
+  for (const int host : hostOf) ++ranks[static_cast<std::size_t>(host)];
+  const int most = *std::max_element(ranks.begin(), ranks.end());
+  return most > 1 && most <= Layout::kMostRanks;
 }
 
 }  // namespace
@@ -238,7 +301,7 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
                  .cores = usableCores(),
                  .threads = link.value().threads,
                  .transport = link.value().transport + (link.value().hasMemory ? " with memory links" : ""),
-                 .host = hostIdentity(),
+                 .host = options.host.empty() ? hostIdentity() : options.host,
                  .place = place.value().name(),
                  .choices = choices == ChoiceTable() ? "" : choices.text(),
                  .secret = place.value().secret()};
@@ -246,12 +309,17 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   if (!cards) return cards.error();
   auto common = commonChoices(cards.value());
   if (!common) return common.error();
-  const bool oneHost = !own.host.empty() && std::all_of(cards.value().begin(), cards.value().end(),
-                                                        [&](const Card& card) { return card.host == own.host; });
-  if (alone || (link.value().hasMemory && oneHost && options.size <= Layout::kMostRanks)) {
+  const std::vector<int> hostOf = hostsOf(cards.value());
+  const bool oneHost = std::count(hostOf.begin(), hostOf.end(), hostOf.front()) == options.size;
+  if (alone || (link.value().hasMemory && oneHost && canShare(hostOf))) {
     return overMemory(options, link.value(), cards.value(), std::move(place).value(), std::move(rendezvous), deadline);
   }
-  return overChannels(options, link.value(), cards.value(), std::move(common).value(), *rendezvous, deadline);
+  // A host's ranks would be added first.
+  if (link.value().hasMemory && canShare(hostOf) && !common.value().keepsOrderOfRanks()) {
+    return overHosts(options, link.value(), cards.value(), hostOf, std::move(common).value(), std::move(place).value(),
+                     *rendezvous, deadline);
+  }
+  return overChannels(options, link.value(), hostOf, std::move(common).value(), *rendezvous, deadline);
 }
 
 }  // namespace gloo_bypass::collectives

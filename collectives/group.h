@@ -1,5 +1,5 @@
 // The ranks that call collectives together: what a door (plugin/python, trainer/, tools/) holds. It chooses who runs an
-// operation: flat shared memory if all ranks are on one host and the transport has memory links, message channels
+// operation: flat shared memory among ranks of one host, if the transport has memory links, and message channels
 // otherwise.
 //
 // Thread: any. Operations run in the order in which they were started. run() executes on the caller's thread if nothing
@@ -12,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "collectives/executor.h"
 #include "collectives/operation.h"
@@ -29,6 +30,8 @@ struct GroupOptions {
   std::string interface;  // as Gloo's device gets it; empty: chosen by the transport
   // Instead of those that the settings name. Rank 0's hold for all; another rank may have the same or none.
   std::optional<ChoiceTable> choices;
+  std::string host =
+      {};  // ranks with the same one are on one host; empty: those with the same kernel, network and user
 };
 
 // A message between two ranks of the group (torch.distributed's send and recv).
@@ -76,8 +79,8 @@ class Group {
 
   // Ends every wait here at once, with kCancelled, and fails the group for all its ranks.
   virtual void abort() noexcept = 0;
-  // Under which name the process's counters have the collectives' bytes: MEMORY, or the transport's.
-  virtual std::string carrier() const = 0;
+  // Under which names the process's counters have the collectives' bytes: MEMORY, the transport's, or both.
+  virtual std::vector<std::string> carriers() const = 0;
   // "8 ranks of one host: flat shared memory, 2 threads each", for logs.
   virtual std::string describe() const = 0;
 };

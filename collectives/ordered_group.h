@@ -62,7 +62,8 @@ class OperationQueue {
 struct GroupPlace {
   int rank = 0, size = 1;
   std::chrono::milliseconds timeout{};  // of a call without its own
-  std::string carrier, description;
+  std::vector<std::string> carriers;
+  std::string description;
 };
 
 class OrderedGroup final : public Group {
@@ -80,7 +81,7 @@ class OrderedGroup final : public Group {
   void receive(const Message& message, std::function<void(Status, int peer)> done) override;
   bool wait(const std::function<bool()>& reached, TimePoint deadline) override;
   void abort() noexcept override;
-  std::string carrier() const override { return place_.carrier; }
+  std::vector<std::string> carriers() const override { return place_.carriers; }
   std::string describe() const override { return place_.description; }
 
  private:

@@ -8,11 +8,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
 #include <string>
@@ -20,6 +22,7 @@
 
 #include "tests/collectives/folder_rendezvous.h"
 #include "tests/support/temporary_folder.h"
+#include "transport/process/process_transport.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
@@ -60,8 +63,14 @@ class Processes {
   std::vector<pid_t> children_;
 };
 
-Result<std::unique_ptr<Group>> makeGroup(const std::string& folder, int rank, int size, std::string transport = "") {
-  return Group::make({.rank = rank, .size = size, .timeout = 20s, .transport = std::move(transport), .interface = ""},
+Result<std::unique_ptr<Group>> makeGroup(const std::string& folder, int rank, int size, std::string transport = "",
+                                         std::string host = "") {
+  return Group::make({.rank = rank,
+                      .size = size,
+                      .timeout = 20s,
+                      .transport = std::move(transport),
+                      .interface = "",
+                      .host = std::move(host)},
                      std::make_shared<FolderRendezvous>(folder));
 }
 
@@ -101,6 +110,45 @@ TEST(Group_Make, ProcessesOfOneHost_SumThroughMemory) {
     });
     for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(processes.status(rank), 0) << ranks;
   }
+}
+
+TEST(Group_Make, SeveralRanksOnSomeHosts_SumThroughMemoryAndNetwork) {
+  for (const std::string hosts : {"aabb", "abab", "aab"}) {
+    const TemporaryFolder folder;
+    const int ranks = static_cast<int>(hosts.size());
+    Processes processes(ranks, [&](int rank) {
+      auto group = makeGroup(folder.path, rank, ranks, "", hosts.substr(static_cast<std::size_t>(rank), 1));
+      if (!group) return complain(group.error().message);
+      if (group.value()->describe().find("2 hosts") == std::string::npos) return complain(group.value()->describe());
+      for (const std::size_t count : {1, 1000, 500'000}) {
+        Sum sum;
+        const Status status = group.value()->run(sum.call(count, static_cast<float>(rank + 1)), 0ms);
+        if (!status) return complain(status.error().message);
+        for (const float value : sum.values) {
+          if (value != static_cast<float>(ranks * (ranks + 1) / 2)) return complain("a wrong sum");
+        }
+      }
+      const auto counters = nlohmann::json::parse(ProcessTransport::instance().countersJson());
+      const char host = hosts[static_cast<std::size_t>(rank)];
+      const bool alone = std::count(hosts.begin(), hosts.end(), host) == 1;
+      const bool shared = counters["MEMORY"]["payload_bytes_sent"] >= 2'000'000;
+      if (!alone && !shared) return complain("too little went through memory");
+      const bool leads = hosts.find(host) == static_cast<std::size_t>(rank);
+      const bool sent = counters["DPDK"]["payload_bytes_sent"] > 500'000;
+      return !leads || sent ? 0 : complain("too little went over the network");
+    });
+    for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(processes.status(rank), 0) << hosts;
+  }
+}
+
+TEST(Group_Make, ATransportIsNamed_ItCarriesAllBytes) {
+  const TemporaryFolder folder;
+  Processes processes(4, [&](int rank) {
+    auto group = makeGroup(folder.path, rank, 4, "UDP", rank < 2 ? "a" : "b");
+    if (!group) return complain(group.error().message);
+    return group.value()->carriers() == std::vector<std::string>{"UDP"} ? 0 : complain(group.value()->describe());
+  });
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(processes.status(rank), 0);
 }
 
 TEST(Group_Make, TransportsDiffer_BothAreNamed) {
@@ -225,19 +273,20 @@ TEST(Group_Make, APeerPublishesRubbish_IsAnError) {
 }
 
 // Kills one rank at a random moment of a stream of operations: every survivor names it, soon, and no sum is wrong.
-TEST(Group_ARankIsKilled, AtAnyMoment_SurvivorsNameItAndNoSumIsWrong) {
+// `hosts` has one letter for each rank.
+void killAtRandom(const std::string& hosts, int byDefault) {
   const char* wanted = std::getenv("GLOO_BYPASS_TEST_KILLS");
-  const int kills = wanted == nullptr ? 25 : std::atoi(wanted);
+  const int kills = wanted == nullptr ? byDefault : std::atoi(wanted);
   const auto seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  constexpr int kRanks = 3;
+  const int ranks = static_cast<int>(hosts.size());
   for (int kill = 0; kill < kills; ++kill) {
     const TemporaryFolder folder;
-    const int victim = static_cast<int>(random() % kRanks);
+    const int victim = static_cast<int>(random() % hosts.size());
     const std::string name = "rank " + std::to_string(victim);
-    Processes processes(kRanks, [&](int rank) {
-      auto group = makeGroup(folder.path, rank, kRanks);
+    Processes processes(ranks, [&](int rank) {
+      auto group = makeGroup(folder.path, rank, ranks, "", hosts.substr(static_cast<std::size_t>(rank), 1));
       if (!group) return group.error().message.find("ended") != std::string::npos ? 0 : complain(group.error().message);
       std::ofstream(folder.path + "/made" + std::to_string(rank)).put('1');
       for (unsigned i = 0;; ++i) {
@@ -245,22 +294,30 @@ TEST(Group_ARankIsKilled, AtAnyMoment_SurvivorsNameItAndNoSumIsWrong) {
         const Status status = group.value()->run(sum.call(i % 2 == 0 ? 10 : 200'000, static_cast<float>(i % 100)), 10s);
         if (!status)
           return status.error().message.find(name) != std::string::npos ? 0 : complain(status.error().message);
-        if (sum.values.front() != 3 * static_cast<float>(i % 100) || sum.values.back() != sum.values.front()) {
+        if (sum.values.front() != static_cast<float>(ranks) * static_cast<float>(i % 100) ||
+            sum.values.back() != sum.values.front()) {
           return complain("a wrong sum");
         }
       }
     });
     FolderRendezvous store(folder.path);
-    for (int rank = 0; rank < kRanks; ++rank) ASSERT_TRUE(store.get("made" + std::to_string(rank), 20s));
+    for (int rank = 0; rank < ranks; ++rank) ASSERT_TRUE(store.get("made" + std::to_string(rank), 20s));
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));  // a random moment of the stream
     processes.kill(victim);
     const auto begin = std::chrono::steady_clock::now();
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < ranks; ++rank) {
       if (rank == victim) continue;
-      EXPECT_EQ(processes.status(rank), 0) << "rank " << rank << ", kill " << kill;
+      EXPECT_EQ(processes.status(rank), 0) << "rank " << rank << ", victim " << victim << ", kill " << kill;
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
   }
+}
+
+TEST(Group_ARankIsKilled, OnOneHost_SurvivorsNameItAndNoSumIsWrong) { killAtRandom("aaa", 25); }
+TEST(Group_ARankIsKilled, OnTwoHosts_SurvivorsNameItAndNoSumIsWrong) { killAtRandom("aabb", 15); }
+TEST(Group_ARankIsKilled, OnHostsOfUnequalSize_SurvivorsNameItAndNoSumIsWrong) {
+  killAtRandom("aaab", 5);
+  killAtRandom("aba", 5);
 }
 
 // A child that a rank forks, and that ends before it or after it, is no rank: neither its end nor its exit handlers are

@@ -211,11 +211,11 @@ void RankSession::connect(const std::string& transport) {
     Link link{.transport = transport};
     link.own = makeOwnGroup(linkOf(transport), rank_, size_, timeout_,
                             gloo_version::withPrefix("connect/" + transport, store_));
-    link.carrier = link.own->carrier();
+    link.carriers = link.own->carriers();
     links_.push_back(std::move(link));
     return;
   }
-  Link link{.transport = transport, .device = makeDevice(transport, place_), .carrier = transport};
+  Link link{.transport = transport, .device = makeDevice(transport, place_), .carriers = {transport}};
   auto context = std::make_shared<::gloo::rendezvous::Context>(rank_, size_);
   context->setTimeout(timeout_);
   const auto store = gloo_version::withPrefix("connect/" + transport, store_);
@@ -378,7 +378,7 @@ void RankSession::requireCarried(const Link& link, const CarriedBytes& before, s
   // Whatever the algorithm, a rank receives half a vector at least: the part of the sum that it has not made itself.
   const std::uint64_t leastBytes = size_ > 1 ? bytes / 2 * reductions : 0;
   const bool isOurs = link.own != nullptr || findBackEnd(link.transport) != nullptr;
-  requireCarriedBy(link.carrier, isOurs, before, carried(), leastBytes);
+  requireCarriedBy(link.carriers, isOurs, before, carried(), leastBytes);
 }
 
 std::uint64_t RankSession::check(Collective& collective, std::size_t count) {

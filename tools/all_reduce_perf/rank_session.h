@@ -64,7 +64,7 @@ class RankSession {
     std::unique_ptr<::gloo::Algorithm> boundBarrier;  // where the transport has bound buffers only
     std::uint32_t nextTag = 0;                        // counts collectives; the same on all ranks
     std::unique_ptr<collectives::Group> own;          // our own collectives; then there is neither device nor context
-    std::string carrier;                              // the name under which its bytes are counted
+    std::vector<std::string> carriers;                // the names under which its bytes are counted
   };
   struct FreeDeleter {
     void operator()(void* data) const;

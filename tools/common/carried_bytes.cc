@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "tools/common/error.h"
@@ -37,18 +38,24 @@ CarriedBytes carriedBytes(const std::string& countersJson) {
   return bytes;
 }
 
-void requireCarriedBy(const std::string& transport, bool isOurs, const CarriedBytes& before, const CarriedBytes& now,
-                      std::uint64_t leastBytes) {
+void requireCarriedBy(const std::vector<std::string>& transports, bool isOurs, const CarriedBytes& before,
+                      const CarriedBytes& now, std::uint64_t leastBytes) {
+  std::string names;
+  for (const std::string& transport : transports) names += (names.empty() ? "" : " and ") + transport;
   for (const auto& [other, unused] : now) {
     const std::uint64_t came = since(before, now, other).received;
-    if (other != transport && came != 0)
-      throw ProgramError(fmt::format("{} was to carry all bytes, but {} came over {}", transport, came, other));
+    if (came != 0 && std::find(transports.begin(), transports.end(), other) == transports.end())
+      throw ProgramError(fmt::format("{} was to carry all bytes, but {} came over {}", names, came, other));
   }
-  const PayloadBytes own = since(before, now, transport);
-  if (isOurs && own.sent + own.received < leastBytes)
+  std::uint64_t own = 0;
+  for (const std::string& transport : transports) {
+    const PayloadBytes moved = since(before, now, transport);
+    own += moved.sent + moved.received;
+  }
+  if (isOurs && own < leastBytes)
     throw ProgramError(
-        fmt::format("{} was to carry {} bytes at least, and carried {}: others went over another transport", transport,
-                    leastBytes, own.sent + own.received));
+        fmt::format("{} was to carry {} bytes at least, and carried {}: others went over another transport", names,
+                    leastBytes, own));
 }
 
 }  // namespace gloo_bypass

@@ -159,10 +159,11 @@ class Tuning {
       choices.prefer(algorithm);
       candidates.push_back({algorithm, makeOwnGroup(options_.transport, rank_, ranks, timeout_,
                                                     gloo_version::withPrefix(stage_, store_), choices)});
-      if (candidates.back().group->carrier() == "MEMORY") {
+      const std::vector<std::string> carriers = candidates.back().group->carriers();
+      if (std::find(carriers.begin(), carriers.end(), "MEMORY") != carriers.end()) {
         throw ProgramError(
-            "these ranks share a host's memory, where there is one algorithm: measure --transport UDP, or ranks on "
-            "several hosts");
+            "some of these ranks share a host's memory, where there is one algorithm: measure --transport UDP, or one "
+            "rank on each host");
       }
     }
     for (const Kind kind : kindsWithAChoice()) {

@@ -64,15 +64,6 @@ std::string loadTransport(const Options& options) {
   return transport;
 }
 
-// Our collectives move within the memory of a host what the transport would have moved, under a name of its own.
-void countMemoryAs(const std::string& transport, CarriedBytes& carried) {
-  const auto memory = carried.find("MEMORY");
-  if (memory == carried.end()) return;
-  carried[transport].sent += memory->second.sent;
-  carried[transport].received += memory->second.received;
-  carried.erase(memory);
-}
-
 }  // namespace
 
 std::string prepareTransport(const Options& options) {
@@ -126,9 +117,10 @@ c10d::ProcessGroup& GroupCommunicator::processGroup() { return *group_->forReduc
 void GroupCommunicator::requireBytesOverTransport() const {
   // Without a plug-in nothing is ours; one of somebody else's may not count.
   if (const auto counters = pluginCounters(); counters && worldSize() > 1) {
-    CarriedBytes carried = carriedBytes(*counters);
-    if (collectives_ == Collectives::kOwn) countMemoryAs(transport_, carried);
-    requireCarriedBy(transport_, !isKernelTcp(transport_), {}, carried, 1);
+    std::vector<std::string> carriers{transport_};
+    // Our own collectives move vectors through a host's memory, and count them apart.
+    if (collectives_ == Collectives::kOwn) carriers.emplace_back("MEMORY");
+    requireCarriedBy(carriers, !isKernelTcp(transport_), {}, carriedBytes(*counters), 1);
   }
 }
 

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 std::string refusalOf(const std::string& transport, bool isOurs, const CarriedBytes& before, const CarriedBytes& now,
                       std::uint64_t leastBytes) {
   try {
-    requireCarriedBy(transport, isOurs, before, now, leastBytes);
+    requireCarriedBy({transport}, isOurs, before, now, leastBytes);
     return "";
   } catch (const ProgramError& error) {
     return error.what();
