@@ -42,7 +42,7 @@ namespace gloo_bypass::collectives {
 
 // The same at all ranks.
 struct HierarchicalOptions {
-  std::size_t chunkBytes = 1u << 20;       // of a vector, or of a rank's blocks together
+  std::size_t chunkBytes = 2u << 20;       // of a vector, or of a rank's blocks together
   std::size_t byLeadersBytes = 32 * 1024;  // shorter vectors are reduced by the leaders
 };
 
