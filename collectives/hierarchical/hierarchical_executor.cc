@@ -62,9 +62,10 @@ Result<std::unique_ptr<HierarchicalExecutor>> HierarchicalExecutor::make(Hosts h
 
 HierarchicalExecutor::~HierarchicalExecutor() = default;
 
+// The network first: it names this rank to the others, before one of this rank's own waits ends and passes on why.
 void HierarchicalExecutor::abort() noexcept {
-  memory_->abort();
   network_->abort();
+  memory_->abort();
 }
 
 bool HierarchicalExecutor::begin(const Call& call) {
