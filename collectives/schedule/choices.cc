@@ -34,7 +34,7 @@ const std::vector<Rule>& builtInRules() {
       {Kind::kAllReduce, kAny, kAll, false, Algorithm::kRing,
        "long: least bytes, and one peer at a time sends to a rank"},
       {Kind::kAllReduce, kAny, kAll, false, Algorithm::kDirect, "it adds in the order of ranks"},
-      {Kind::kReduce, 64 * kKiB, kAll, false, Algorithm::kBinomial, "short: few rounds, few messages"},
+      {Kind::kReduce, kMiB, kAll, false, Algorithm::kBinomial, "short: few rounds, few messages"},
       {Kind::kReduce, kAny, kAll, false, Algorithm::kDirect, "long: all ranks add a part"},
       {Kind::kReduceScatter, kMiB, 16, false, Algorithm::kDirect, "one round"},
       {Kind::kReduceScatter, kAny, kAll, false, Algorithm::kRing, "long: one peer at a time sends to a rank"},
@@ -57,6 +57,10 @@ const std::vector<Rule>& builtInRules() {
 // and a long one is cheap: over UDP with packets of 1,500 bytes, parts of 1 MiB were 10 % faster than parts of 256 KiB.
 constexpr std::size_t kSliceBytes = 8 * kMiB, kSliceBytesOfManySums = 2 * kMiB;
 constexpr std::size_t kMostPartBytes = kMiB, kLeastPartBytes = 4 * kKiB;
+// Longer messages wait for the receiver's grant (GLOO_BYPASS_RENDEZVOUS_BYTES). Up to four that do not wait are faster
+// than one that does.
+constexpr std::size_t kUnaskedBytes = 32 * kKiB;
+constexpr std::size_t kMostOfThem = 4;
 
 bool addsSeveralMessages(Algorithm algorithm) {
   return algorithm == Algorithm::kOneShot || algorithm == Algorithm::kDirect || algorithm == Algorithm::kDoubleTree ||
@@ -218,7 +222,11 @@ const Rule& ChoiceTable::ruleFor(const Circumstances& circumstances) const {
 }
 
 Choice ChoiceTable::choose(const Circumstances& circumstances) const {
-  return choiceOf(ruleFor(circumstances).algorithm, circumstances.ranks);
+  Choice choice = choiceOf(ruleFor(circumstances).algorithm, circumstances.ranks);
+  const std::size_t each = circumstances.bytes / static_cast<std::size_t>(std::max(1, circumstances.ranks));
+  if (each > kUnaskedBytes && each <= kMostOfThem * kUnaskedBytes)
+    choice.partBytes = std::min(choice.partBytes, kUnaskedBytes);
+  return choice;
 }
 
 std::string ChoiceTable::explain(const Circumstances& circumstances) const {
