@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 #: The backend's name in init_process_group.
 NAME = "bypass"
 _OURS_FOR_GLOO = "GLOO_BYPASS_COLLECTIVES"
-_LEAST_TORCH = (2, 6)
+_LEAST_TORCH = (2, 9)
 
 
 def asks_for_ours() -> bool:

@@ -59,7 +59,7 @@ def parse(arguments):
         default=DEFAULT_TRANSPORTS,
         metavar="A,B",
         help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)}); DPDK/own and the like: with "
-        "gloo-bypass's own collectives (PyTorch 2.6 and later)",
+        "gloo-bypass's own collectives (PyTorch 2.9 and later)",
     )
     add_number(parser, "--ranks", int, 2, 64, "on this machine", default=2)
     add_number(parser, "--threads", int, 1, 1024, "that a rank computes with (default cores / ranks, at least 1)")

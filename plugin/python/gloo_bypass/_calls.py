@@ -111,7 +111,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         return Work((operation,), result, staging.copy_back if staging.copies else None, event)
 
     def _do(self, *arguments: Any, **more: Any) -> Any:
-        return _work.for_pytorch(self._start(*arguments, **more))
+        return self._start(*arguments, **more)
 
     def _one_event(self, kind: int, inputs: Tensors) -> Tuple[Optional[_profiling.Event], Optional[_profiling.Event]]:
         """Of a coalesced call, and of each of its parts."""
@@ -124,4 +124,4 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         started = [work for work in works if work is not DONE]
         if not started and event is not None:
             event.end()
-        return _work.for_pytorch(_work.joined(started, result, event)) if started else DONE
+        return _work.joined(started, result, event) if started else DONE

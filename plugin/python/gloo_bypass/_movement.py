@@ -10,7 +10,7 @@ from ._calls import Tensors, c10d, check_numel, listed, only, options_of, root_o
 from ._reductions import Reductions
 from ._several import check_alike
 from ._tensors import ArgumentError, Staging
-from ._work import DONE, Work, for_pytorch
+from ._work import DONE, Work
 
 _ANY_PEER = -1
 _TAGS = 0xFFFFFFFF
@@ -102,7 +102,7 @@ class Movement(Reductions):
             return other.allgather(outputs, inputs, opts)
         if len(inputs) > 1:
             return self._all_gather_several(outputs, inputs, opts)
-        return for_pytorch(self._start_all_gather(outputs[0], inputs[0], opts))
+        return self._start_all_gather(outputs[0], inputs[0], opts)
 
     def _start_all_gather(
         self, targets: Tensors, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None
@@ -140,7 +140,7 @@ class Movement(Reductions):
         opts = options_of(c10d.AllgatherOptions, opts)
         if (other := self._other(tensor)) is not None:
             return other._allgather_base(output, tensor, opts)
-        return for_pytorch(self._start_all_gather_single(output, tensor, opts))
+        return self._start_all_gather_single(output, tensor, opts)
 
     def _start_all_gather_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None
@@ -276,14 +276,14 @@ class Movement(Reductions):
         length = elements // staging.scale * staging.width
         event = _profiling.message_event(self._says, "send", tensor)
         operation = self._door.send(peer, tag & _TAGS, address, length, staging.kept)
-        return for_pytorch(Work((operation,), [tensor], event=event))
+        return Work((operation,), [tensor], event=event)
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         tensor = only("recv", "tensor", listed(tensors))
         if (other := self._other(tensor)) is not None:
             return other.recv([tensor], peer, tag)
         self._check_peer(peer)
-        return for_pytorch(self._receive("recv", tensor, peer, tag))
+        return self._receive("recv", tensor, peer, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         tensor = only("recv", "tensor", listed(tensors))

@@ -9,7 +9,7 @@ from ._calls import UNSET, Tensors, c10d, check_numel, listed, only, options_of,
 from ._profiling import enabled as profiled
 from ._several import Several, check_alike
 from ._tensors import ArgumentError, Staging, reduction_of
-from ._work import DONE, Work, for_pytorch, milliseconds
+from ._work import DONE, Work, milliseconds
 
 _STRIDED = torch.strided
 _OPTIONS = c10d.AllreduceOptions
@@ -73,7 +73,7 @@ class Reductions(Several):
         staging = Staging(of.ALL_REDUCE, tensors)
         staging.copies = [(tensor, whole) for tensor in tensors]
         staging.copy_back()
-        return for_pytorch(Work((), tensors))  # not DONE: DDP takes the tensor from the work's future
+        return Work((), tensors)  # not DONE: DDP takes the tensor from the work's future
 
     def _gather_uneven(self, outputs: Tensors, tensor: torch.Tensor, opts: Any) -> None:
         staging = Staging(of.ALL_GATHER, [tensor, *outputs])
@@ -136,7 +136,7 @@ class Reductions(Several):
         opts = options_of(c10d.ReduceScatterOptions, opts)
         if (other := self._other(output)) is not None:
             return other._reduce_scatter_base(output, tensor, opts)
-        return for_pytorch(self._start_reduce_scatter(output, tensor, opts))
+        return self._start_reduce_scatter(output, tensor, opts)
 
     def _start_reduce_scatter(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None

@@ -149,18 +149,6 @@ def joined(works: Sequence[Work], result: List[torch.Tensor], event: Optional[_p
     return Work([operation for work in works for operation in work._operations], result, finish, event)
 
 
-#: Before 2.9, C++ keeps no reference to the Python part of a work, but it does to a future. What it loses: the
-#: exception's class, and a time limit for wait().
-_KEEPS_WORKS = tuple(int(word) for word in torch.__version__.split(".")[:2]) >= (2, 9)
-
-
-def for_pytorch(work: Any) -> Any:
-    """The work as PyTorch may hold it."""
-    if _KEEPS_WORKS or work is DONE:
-        return work
-    return torch._C._distributed_c10d._create_work_from_future(work.get_future())
-
-
 def serve() -> None:
     """One more thread that completes futures and asks stores."""
     threading.Thread(target=_door.serve, args=(serve,), name="gloo_bypass", daemon=True).start()
