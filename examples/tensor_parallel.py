@@ -193,11 +193,9 @@ def main():
         alone = share(new_decoder(options), mesh, reduces=False)
         rates += f", {tokens_per_second(alone, options):.1f} without its all-reduces"
     dist.barrier()
-    # Our own collectives move one host's bytes through its memory, else over the transport in GLOO_DEVICE_TRANSPORT.
-    carrier = "MEMORY" if "MEMORY" in gloo_bypass.stats() else os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP")
-    gloo_bypass.require_transport(carrier)
+    gloo_bypass.require_transport()
     if rank == 0:
-        print(f"{rates} (backend {options.backend}, bytes over {carrier})")
+        print(f"{rates} (backend {options.backend}, bytes over {', '.join(gloo_bypass.stats()) or 'TCP'})")
         print(f"parameters: {kept_by_this_rank(shared)} of {parameters} on rank 0")
         print(f"sum of the logits: {logits.double().sum().item():.12f}")
         print(f"checked: {size} ranks decode together what one decodes")
