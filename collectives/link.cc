@@ -48,9 +48,13 @@ Result<ChoiceTable> choicesOf(const TransportConfig& config) {
     return wrongSetting("GLOO_BYPASS_ALGORITHM=" + config.algorithm, status.error().message);
   }
   if (config.sumsInOrder) {
-    if (Status status = choices.keepOrderOfRanks(); !status.ok()) {
-      return wrongSetting("GLOO_BYPASS_SUM_ORDER=ranks", status.error().message);
+    ChoiceTable named;
+    (void)named.prefer(std::string_view(config.algorithm));
+    if (Status status = named.addsInOrderOfRanks(); !status.ok()) {
+      return wrongSetting("GLOO_BYPASS_SUM_ORDER=ranks with GLOO_BYPASS_ALGORITHM=" + config.algorithm,
+                          status.error().message);
     }
+    choices.keepOrderOfRanks();
   }
   if (choices.text().size() > kMostBytes) {
     return wrongSetting("GLOO_BYPASS_CHOICES=" + config.choices, "the table is too long: leave the reasons out");

@@ -99,8 +99,7 @@ Error FlatExecutor::errorOf(const Failure& failure) const {
     case Cause::kAborted:
       break;
   }
-  return error(ErrorCode::kCancelled, failure.rank == rank_ ? "this group was aborted here"
-                                                            : fmt::format("rank {} has aborted this group", other));
+  return error(ErrorCode::kCancelled, fmt::format("rank {} has aborted this group", other));
 }
 
 }  // namespace gloo_bypass::collectives

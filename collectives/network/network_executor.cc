@@ -5,7 +5,6 @@
 #include <atomic>
 #include <limits>
 #include <map>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -28,6 +27,8 @@ constexpr Duration kLongWait = std::chrono::milliseconds(200);
 constexpr Duration kLastWords = std::chrono::milliseconds(50);
 // Operations that a peer may still ask about.
 constexpr std::size_t kRemembered = 64;
+// The number of no operation.
+constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 // Short messages under way to one peer.
 constexpr std::size_t kCopiesAPeer = 8;
 
@@ -42,12 +43,6 @@ std::size_t bytesOf(Call call, int size) {
     elements *= static_cast<std::size_t>(size);
   }
   return elements * sizeOf(call.type);
-}
-
-// Whether there are several hosts, one of them with several ranks.
-bool shareHosts(const std::vector<int>& hostOf) {
-  const std::set<int> hosts(hostOf.begin(), hostOf.end());
-  return hosts.size() > 1 && hosts.size() < hostOf.size();
 }
 
 }  // namespace
@@ -87,7 +82,7 @@ class NetworkExecutor::Impl final : private PeerEvents {
     if (!begun) return *failure_;
     const auto ended = [this] {
       advance();
-      return failure_ || operation_.over();
+      return isLost() || operation_.over();
     };
     if (!waitUntil(ended, std::min(deadline, began + kLongWait)) && began + kLongWait < deadline) {
       progress_.exclusive([this] { tellWhatIsCalled(); });
@@ -95,17 +90,16 @@ class NetworkExecutor::Impl final : private PeerEvents {
     }
     Status outcome;
     progress_.exclusive([&] {
-      if (!failure_ && !operation_.over()) fail(timedOut(call, monotonicNow() - began));
+      if (!isLost() && !operation_.over()) fail(timedOut(call, monotonicNow() - began));
       // A failure that came after its end is the next operation's.
       if (!operation_.over()) outcome = *failure_;
-      if (laterFailure_) fail(*std::exchange(laterFailure_, std::nullopt));
     });
     return outcome.ok() ? outcome : withdraw();
   }
 
   void abort() noexcept {
     progress_.exclusive([this] {
-      fail({ErrorScope::kDevice, ErrorCode::kCancelled, fmt::format("rank {} has aborted the group", options_.rank)});
+      fail({ErrorScope::kDevice, ErrorCode::kCancelled, fmt::format("rank {} has aborted this group", options_.rank)});
     });
   }
 
@@ -115,13 +109,13 @@ class NetworkExecutor::Impl final : private PeerEvents {
   }
 
   Status failure(std::uint64_t number) const {
-    if (!failed_.load(std::memory_order_acquire) || number < firstLost_) return {};
-    return *failure_;  // constant from then on, as firstLost_
+    if (number < firstLost_.load(std::memory_order_acquire)) return {};
+    return *failure_;  // constant from then on
   }
 
   Status failureWithin(Duration patience) {
     (void)progress_.waitUntil([this] { return failure_.has_value(); }, monotonicNow() + patience);
-    return failure(std::numeric_limits<std::uint64_t>::max());
+    return failure(kNone - 1);
   }
 
   template <typename Post>
@@ -158,14 +152,18 @@ class NetworkExecutor::Impl final : private PeerEvents {
 
   // ---- With exclusive access, all below.
 
-  // False: the executor had failed before.
+  // Whether the operation under way, or the last one, is lost.
+  bool isLost() const { return operations_ >= firstLost_; }
+
+  // False: this operation is lost.
   bool begin(const Call& call, const Subset& subset) {
-    if (failure_) return false;
     const bool all = subset.ranks.empty();
     const auto own = std::find(subset.ranks.begin(), subset.ranks.end(), options_.rank);
     const int place = all ? options_.rank : static_cast<int>(own - subset.ranks.begin());
     const int size = all ? options_.size : static_cast<int>(subset.ranks.size());
-    operations_ = all ? operations_ + 1 : subset.number;
+    const std::uint64_t number = all ? operations_ + 1 : subset.number;
+    if (number >= firstLost_) return false;
+    operations_ = number;
     called_[operations_ % kRemembered] = {operations_, wordsOf(collectives::describe(call))};
     const Choice choice = options_.choices.choose(
         {.kind = call.kind, .bytes = bytesOf(call, size), .ranks = size, .sharedHosts = all && sharedHosts_});
@@ -192,7 +190,7 @@ class NetworkExecutor::Impl final : private PeerEvents {
   }
 
   void advance() {
-    if (!failure_) failIf(operation_.advance());
+    if (!isLost()) failIf(operation_.advance());
   }
 
   void failIf(const Status& status) {
@@ -201,12 +199,12 @@ class NetworkExecutor::Impl final : private PeerEvents {
 
   void fail(Error error) { fail(std::move(error), operations_ + (operation_.over() ? 1 : 0)); }
 
-  // For good. The first reason stays; the others hear it, and that operations from `firstLost` on are lost.
+  // For good: operations from `firstLost` on are lost, those before may still end well. The first reason stays; the
+  // others hear it.
   void fail(Error error, std::uint64_t firstLost) {
-    if (failure_) return;
-    failure_ = std::move(error);
-    firstLost_ = firstLost;
-    failed_.store(true, std::memory_order_release);
+    if (firstLost >= firstLost_) return;
+    if (!failure_) failure_ = std::move(error);
+    firstLost_.store(firstLost, std::memory_order_release);
     for (const auto& peer : peers_) {
       if (peer == nullptr || peer->ended() != nullptr) continue;
       (void)copies_.send(*peer, controlKey(),
@@ -219,7 +217,7 @@ class NetworkExecutor::Impl final : private PeerEvents {
   }
 
   void tellWhatIsCalled() {
-    if (failure_ || operation_.over()) return;
+    if (isLost() || operation_.over()) return;
     const Called& now = called_[operations_ % kRemembered];
     const auto bytes = encode(
         ControlMessage{.type = ControlMessage::Type::kCalled, .operation = now.number, .description = now.words});
@@ -252,20 +250,17 @@ class NetworkExecutor::Impl final : private PeerEvents {
     if (message.type == ControlMessage::Type::kFailed) return onPeerFailed(peer, message);
     peer.lastCall = message;
     const Called& mine = called_[message.operation % kRemembered];
-    if (mine.number != message.operation || mine.words == message.description || failure_) return;
+    if (mine.number != message.operation || mine.words == message.description || isLost()) return;
     fail({ErrorScope::kDevice, ErrorCode::kInvalidArgument,
           mismatch(mine.number, options_.rank, mine.words, peer.rank(), message.description)});
   }
 
-  // A rank that failed in a later operation has done its part of this one, which may still end well.
+  // A rank that failed in a later operation has done its part of this one.
   void onPeerFailed(const Peer& peer, const ControlMessage& message) {
     const bool aborted = message.code == ErrorCode::kCancelled;
     Error error{ErrorScope::kDevice, aborted ? ErrorCode::kPeerClosed : message.code,
                 message.text.empty() ? fmt::format("rank {} has failed", peer.rank()) : message.text};
-    if (operation_.over() || message.operation <= operations_) {
-      return fail(std::move(error), message.operation);
-    }
-    if (!laterFailure_) laterFailure_ = std::move(error);
+    fail(std::move(error), message.operation);
   }
 
   void onProgramMessage(Peer& peer, std::uint32_t tag) override {
@@ -274,7 +269,7 @@ class NetworkExecutor::Impl final : private PeerEvents {
 
   void onEnded(Peer& peer) override {
     mailbox_.onEnded(peer);
-    if (const Error* error = failure_ ? nullptr : operation_.needs(peer)) fail(*error);
+    if (const Error* error = isLost() ? nullptr : operation_.needs(peer)) fail(*error);
   }
 
   struct Called {
@@ -294,9 +289,8 @@ class NetworkExecutor::Impl final : private PeerEvents {
   std::array<Called, kRemembered> called_{};
   std::uint64_t operations_ = 0;  // the number of the last one begun
   std::optional<Error> failure_;
-  std::uint64_t firstLost_ = 0;        // the first operation that it ends
-  std::atomic<bool> failed_{false};    // both have their values
-  std::optional<Error> laterFailure_;  // takes effect once the operation under way is over
+  // The first operation that it ends. Others read it, and then failure_.
+  std::atomic<std::uint64_t> firstLost_{kNone};
 };
 
 NetworkExecutor::NetworkExecutor(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -142,6 +143,11 @@ Choice choiceOf(Algorithm algorithm, int size) {
   return {algorithm, std::bit_floor(std::clamp(each, kLeastPartBytes, kMostPartBytes))};
 }
 
+bool shareHosts(std::span<const int> hostOf) {
+  const std::set<int> hosts(hostOf.begin(), hostOf.end());
+  return hosts.size() > 1 && hosts.size() < hostOf.size();
+}
+
 ChoiceTable::ChoiceTable() = default;
 
 Result<ChoiceTable> ChoiceTable::parse(std::string_view text) {
@@ -200,14 +206,11 @@ Status ChoiceTable::prefer(std::string_view names) {
   return {};
 }
 
-Status ChoiceTable::keepOrderOfRanks() {
+Status ChoiceTable::addsInOrderOfRanks() const {
   for (const Rule& rule : rules_) {
-    if (rule.upToBytes == kAny && rule.upToRanks == INT_MAX && !findAlgorithm(rule.kind, rule.algorithm)->addsInOrder) {
-      return wrong(
-          fmt::format("{} by {} does not add in the order of ranks", nameOf(rule.kind), nameOf(rule.algorithm)));
-    }
+    if (findAlgorithm(rule.kind, rule.algorithm)->addsInOrder) continue;
+    return wrong(fmt::format("{} by {} does not add in the order of ranks", nameOf(rule.kind), nameOf(rule.algorithm)));
   }
-  inOrder_ = true;
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <climits>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +22,15 @@ struct Choice {
 };
 Choice choiceOf(Algorithm algorithm, int size);
 
+// Whether there are several hosts and one of them has several ranks. The host of each rank; empty: all on one.
+bool shareHosts(std::span<const int> hostOf);
+
 // What a choice depends on; the same in every rank.
 struct Circumstances {
   Kind kind = Kind::kBarrier;
   std::size_t bytes = 0;  // of the vector, or of all blocks together
   int ranks = 1;
-  bool sharedHosts = false;  // there are several hosts, and fewer than ranks
+  bool sharedHosts = false;  // shareHosts()
 };
 
 struct Rule {
@@ -56,8 +60,10 @@ class ChoiceTable {
   // By name: "ring", or "all-reduce=ring,broadcast=binomial". Errors: kConfiguration.
   Status prefer(std::string_view names);
   // From here on only algorithms that add in the order of ranks, as flat shared memory does: then the bits of a result
-  // depend on the inputs and the number of ranks alone. Error: kConfiguration if one preferred by name does not.
-  Status keepOrderOfRanks();
+  // depend on the inputs and the number of ranks alone. Other rules hold no more.
+  void keepOrderOfRanks() { inOrder_ = true; }
+  // kConfiguration if one of these rules, without the built-in ones, adds in another order.
+  Status addsInOrderOfRanks() const;
   bool keepsOrderOfRanks() const { return inOrder_; }
 
   Choice choose(const Circumstances& circumstances) const;

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <set>
 #include <string>
 #include <utility>
 #include <variant>
@@ -50,11 +49,7 @@ Kind kindNamed(const std::string& name) {
 }
 
 Circumstances circumstancesOf(const Options& options, Kind kind) {
-  const std::set<int> hosts(options.hostOf.begin(), options.hostOf.end());
-  return {.kind = kind,
-          .bytes = options.bytes,
-          .ranks = options.ranks,
-          .sharedHosts = hosts.size() > 1 && hosts.size() < options.hostOf.size()};
+  return {.kind = kind, .bytes = options.bytes, .ranks = options.ranks, .sharedHosts = shareHosts(options.hostOf)};
 }
 
 const AlgorithmRow& rowFor(const Options& options, Kind kind) {

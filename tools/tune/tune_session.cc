@@ -114,7 +114,10 @@ class Tuning {
     stage_ = "meeting the other ranks";
     exchange_.claimRank();
     const std::vector<Json> hosts = exchange_.gather("hosts", describeMachine()["hostname"]);
-    const Json shared = exchange_.broadcast("shared", shareHosts(hosts));
+    std::vector<int> hostOf;
+    for (const Json& host : hosts)
+      hostOf.push_back(static_cast<int>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin()));
+    const Json shared = exchange_.broadcast("shared", shareHosts(hostOf));
     std::vector<Json> mine;
     for (const int ranks : groupSizes()) {
       if (rank_ < ranks) measureGroup(ranks, shared.get<bool>() && ranks == size_, mine);
@@ -132,11 +135,6 @@ class Tuning {
     Algorithm algorithm;
     std::unique_ptr<Group> group;
   };
-
-  bool shareHosts(const std::vector<Json>& hosts) const {
-    const std::set<Json> different(hosts.begin(), hosts.end());
-    return different.size() > 1 && different.size() < hosts.size();
-  }
 
   std::vector<int> groupSizes() const {
     std::set<int> sizes(options_.groups.begin(), options_.groups.end());

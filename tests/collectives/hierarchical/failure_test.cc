@@ -114,9 +114,9 @@ TEST_P(Hierarchical_ARankIsKilled, AtAnyMoment_AllHostsNameItSoon) {
             killed = monotonicNow();
             return ranks.kill(rank, GetParam());
           }
-          const Kind kinds[] = {Kind::kAllReduce, Kind::kAllReduce, Kind::kReduceScatter, Kind::kAllGather,
-                                Kind::kBarrier};
-          const Status status = run(ranks, rank, kinds[i % 5], i % 2 == 0 ? 10 : 3000);
+          const Kind kinds[] = {Kind::kAllReduce, Kind::kBroadcast, Kind::kReduceScatter, Kind::kReduce,
+                                Kind::kAllReduce, Kind::kAllGather, Kind::kBarrier};
+          const Status status = run(ranks, rank, kinds[i % 7], i % 2 == 0 ? 10 : 3000);
           if (status) continue;
           EXPECT_THAT(status.error().message, HasSubstr("rank " + std::to_string(victim)));
           EXPECT_EQ(status.error().code, ErrorCode::kPeerVanished) << status.error().message;

@@ -183,7 +183,7 @@ TEST(FlatExecutor_Abort, AWaitingRank_EndsAtOnceAndSoDoItsPeers) {
     std::thread second([&] {
       const Status status = ranks[1]->run(Call{}, soon());
       ASSERT_FALSE(status);
-      EXPECT_THAT(status.error().message, HasSubstr("aborted here"));
+      EXPECT_THAT(status.error().message, HasSubstr("has aborted this group"));
     });
     ranks[1]->abort();
     first.join();

@@ -106,6 +106,30 @@ TEST(Network_Mismatch, CountsOfBlocksDiffer_NamesBothRanksAndCounts) {
   });
 }
 
+// Rank 0 only sends, so its broadcast ends at once, and what it loses is the next operation. Rank 2 still passes the
+// data on to rank 3.
+TEST(Network_Failure, ARankThatHearsOfALaterLossFirst_StillDoesItsPartBefore) {
+  for (const Algorithm algorithm : {Algorithm::kBinomial, Algorithm::kScatterAllGather}) {
+    Ranks ranks(4, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
+    inThreads(4, [&](int rank) {
+      Buffers b(Kind::kBroadcast, ElementType::kFloat32, rank, 4);
+      if (rank == 0) b.inputs({100});
+      if (rank != 0) b.outputs({100});
+      if (rank == 0) {
+        (void)ranks[rank].run(b.call(), soon());
+        ranks[rank].abort();
+        return;
+      }
+      // Hears of it before it calls anything.
+      if (rank == 2) (void)ranks[rank].wait([&] { return !ranks[rank].failure(2).ok(); }, soon());
+      const TimePoint began = monotonicNow();
+      EXPECT_TRUE(ranks[rank].run(b.call(), soon()).ok()) << nameOf(algorithm) << " at rank " << rank;
+      EXPECT_FALSE(allReduce(ranks[rank], 100, rank, 4).ok());
+      EXPECT_LT(monotonicNow() - began, std::chrono::seconds(2)) << nameOf(algorithm) << " at rank " << rank;
+    });
+  }
+}
+
 TEST(Network_Mismatch, AlgorithmsDiffer_NamesBoth) {
   Ranks ranks(2, [](NetworkOptions& options) {
     options.choices.prefer(options.rank == 0 ? Algorithm::kRing : Algorithm::kDoubleTree);
@@ -181,7 +205,7 @@ TEST(Network_Abort, FromAnotherThread_EndsWaitsHereAndThere) {
     const Status status = allReduce(ranks[thread], 300'000, thread, 3);
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, thread == 0 ? ErrorCode::kCancelled : ErrorCode::kPeerClosed);
-    EXPECT_THAT(status.error().message, HasSubstr("rank 0 has aborted the group"));
+    EXPECT_THAT(status.error().message, HasSubstr("rank 0 has aborted this group"));
   });
 }
 
