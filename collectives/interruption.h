@@ -5,6 +5,8 @@
 
 #include <atomic>
 #include <chrono>
+#include <thread>
+#include <utility>
 
 #include "transport/base/time.h"
 
@@ -15,27 +17,33 @@ using Interrupted = bool (*)();
 
 inline std::atomic<Interrupted> interruptedHook{nullptr};  // of the process; nullptr: no thread ever is
 
-// Of one wait after another, which may be several threads'.
+// Of one wait after another. Of several threads that wait for the same only the one that began asks: it is the
+// program's.
 class InterruptibleWait {
  public:
   // How long a thread waits before it asks, and from then on how often.
   static constexpr std::chrono::milliseconds kAskEvery{100};
 
-  void begin() { next_.store(0, std::memory_order_relaxed); }
+  InterruptibleWait() { begin(); }
+  // Before the other threads wait.
+  void begin() {
+    waited_ = false;
+    owner_ = std::this_thread::get_id();
+  }
 
   // Called again and again while the wait lasts. True: the program wants this thread back, and the wait is to end.
   bool isInterrupted(TimePoint now) {
     const Interrupted asked = interruptedHook.load(std::memory_order_relaxed);
-    if (asked == nullptr) return false;
-    const auto ticks = now.time_since_epoch().count();
-    const auto due = next_.load(std::memory_order_relaxed);
-    if (due != 0 && ticks < due) return false;
-    next_.store((now + kAskEvery).time_since_epoch().count(), std::memory_order_relaxed);
-    return due != 0 && asked();
+    if (asked == nullptr || owner_ != std::this_thread::get_id()) return false;
+    if (waited_ && now < next_) return false;
+    next_ = now + kAskEvery;
+    return std::exchange(waited_, true) && asked();
   }
 
  private:
-  std::atomic<TimePoint::rep> next_{0};
+  bool waited_ = false;
+  TimePoint next_{};
+  std::thread::id owner_;
 };
 
 }  // namespace gloo_bypass::collectives

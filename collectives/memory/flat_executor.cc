@@ -6,6 +6,7 @@
 #include "collectives/memory/copy.h"
 #include "collectives/memory/memory_transport.h"
 #include "collectives/reduce.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
 namespace {
@@ -134,13 +135,16 @@ Status FlatExecutor::run(const Call& call, TimePoint deadline) {
   const bool manyBytes = words_.count > kBytesForLanes / sizeOf(call.type);
   if (threads_ && manyBytes) {
     const int lanes = segment_.layout().lanes;
-    failed_ = threads_->run([&](int lane) {
+    const auto runShare = [&](int lane) {
       const auto inputs = shareOf(call.inputs, sizeOf(call.type), lane, lanes);
       const auto outputs = shareOf(call.outputs, sizeOf(call.type), lane, lanes);
       Call share = call;
       share.inputs = inputs;
       share.outputs = outputs;
       return runOn(*lanes_[static_cast<std::size_t>(lane)], share);
+    };
+    failed_ = threads_->run(runShare, [this] {
+      if (wait_.isInterrupted(monotonicNow())) (void)fail({Cause::kAborted, rank_, rank_});
     });
   } else {
     failed_ = runOn(*lanes_[0], call);

@@ -7,6 +7,7 @@
 namespace gloo_bypass::collectives {
 namespace {
 
+constexpr std::chrono::milliseconds kLookEvery{100};
 constexpr std::chrono::hours kLong{1};  // a wait here ends by notification; the bound only makes it look again
 
 }  // namespace
@@ -34,7 +35,7 @@ void LaneThreads::end() {
   threads_.clear();
 }
 
-Status LaneThreads::run(const std::function<Status(int lane)>& work) {
+Status LaneThreads::run(const std::function<Status(int lane)>& work, const std::function<void()>& look) {
   {
     MutexLock lock(mutex_);
     work_ = &work;
@@ -44,7 +45,10 @@ Status LaneThreads::run(const std::function<Status(int lane)>& work) {
   begun_.notifyAll();
   Status first = work(0);
   MutexLock lock(mutex_);
-  while (running_ > 0) done_.waitFor(mutex_, kLong);
+  while (running_ > 0) {
+    done_.waitFor(mutex_, kLookEvery);
+    if (running_ > 0) look();
+  }
   work_ = nullptr;
   for (std::size_t lane = 1; first && lane < results_.size(); ++lane) first = results_[lane];
   return first;

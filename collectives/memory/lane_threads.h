@@ -18,9 +18,9 @@ class LaneThreads {
   explicit LaneThreads(int lanes);
   ~LaneThreads();
 
-  // Runs work(0) here and work(1..lanes-1) on the threads, and waits for all. The error of the lowest lane that has
-  // one.
-  Status run(const std::function<Status(int lane)>& work);
+  // Runs work(0) here and work(1..lanes-1) on the threads, and waits for all. While it waits it calls `look` ten times
+  // a second. The error of the lowest lane that has one.
+  Status run(const std::function<Status(int lane)>& work, const std::function<void()>& look);
 
  private:
   void serve(int lane);
