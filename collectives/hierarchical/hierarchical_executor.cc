@@ -6,7 +6,8 @@
 namespace gloo_bypass::collectives {
 namespace {
 
-// The later a step, the later it gives up: so the rank that everybody waits for is named, not one that waits for it.
+// The later a step of a chunk, the later it gives up: so the rank that everybody waits for is named, not one that waits
+// for it.
 constexpr Duration kGrace = std::chrono::milliseconds(50);
 // A peer that ended has said why before, if its own error is the reason; how long to look for that.
 constexpr Duration kWords = std::chrono::milliseconds(2);
@@ -19,17 +20,6 @@ template <typename Byte>
 BasicBlock<Byte> cut(const BasicBlock<Byte>& block, std::size_t element, std::size_t begin, std::size_t count) {
   const std::size_t from = std::min(begin, block.count);
   return {block.count == 0 ? block.data : block.data + from * element, std::min(count, block.count - from)};
-}
-
-// At least one chunk, though an empty one: ranks compare their calls in it.
-template <typename F>
-Status inChunks(std::size_t count, std::size_t each, F&& f) {
-  std::size_t begin = 0;
-  do {
-    if (Status status = f(begin, std::min(each, count - begin)); !status) return status;
-    begin += each;
-  } while (begin < count);
-  return {};
 }
 
 std::size_t elementsIn(std::size_t bytes, std::size_t element) {
@@ -82,7 +72,7 @@ Status HierarchicalExecutor::run(const Call& call, TimePoint deadline) {
   call_ = call;
   whole_ = describe(call);
   deadline_ = deadline;
-  isLater_ = false;
+  isLater_ = isAfterNetwork_ = false;
   failed_ = runKind(call);
   return failed_;
 }
@@ -109,6 +99,18 @@ Status HierarchicalExecutor::runKind(const Call& call) {
   return throughNetwork(call);
 }
 
+// At least one chunk, though an empty one: ranks compare their calls in it.
+template <typename F>
+Status HierarchicalExecutor::inChunks(std::size_t count, std::size_t each, F&& f) {
+  std::size_t begin = 0;
+  do {
+    isAfterNetwork_ = false;
+    if (Status status = f(begin, std::min(each, count - begin)); !status) return status;
+    begin += each;
+  } while (begin < count);
+  return {};
+}
+
 // ---- Steps
 
 Call HierarchicalExecutor::step(Kind kind) const {
@@ -118,7 +120,7 @@ Call HierarchicalExecutor::step(Kind kind) const {
 // Sums only: the network divides, once all ranks' elements are added.
 Status HierarchicalExecutor::within(Call step) {
   if (step.reduction == Reduction::kAverage) step.reduction = Reduction::kSum;
-  Status status = memory_->run(step, isLater_ ? later(deadline_, 2 * kGrace) : deadline_);
+  Status status = memory_->run(step, isAfterNetwork_ ? later(deadline_, 2 * kGrace) : deadline_);
   if (status) return status;
   const bool ended = status.error().code == ErrorCode::kPeerVanished || status.error().code == ErrorCode::kPeerClosed;
   if (Status cause = network_->failureWithin(ended ? kWords : Duration{0}); !cause) return cause;
@@ -128,7 +130,7 @@ Status HierarchicalExecutor::within(Call step) {
 
 Status HierarchicalExecutor::between(const Call& step, std::span<const int> ranks) {
   ++number_;
-  isLater_ = true;
+  isLater_ = isAfterNetwork_ = true;
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) return {};
   return network_->runAmong(step, {ranks, number_}, later(deadline_, kGrace));
 }

@@ -2,7 +2,7 @@
 // between hosts.
 //
 //   all-reduce     short, or hosts of unequal size: reduce to the leader in memory; among the leaders; broadcast in
-//   memory
+//                  memory
 //                  else: reduce-scatter in memory; each place among the ranks of that place; all-gather in memory
 //   broadcast      among one rank a host; broadcast in memory
 //   reduce         reduce in memory to one rank a host; among these
@@ -83,6 +83,8 @@ class HierarchicalExecutor final : public Executor {
   std::size_t chunkOf(const Call& call) const;  // elements
   // A step of the operation under way; its blocks are the caller's to set.
   Call step(Kind kind) const;
+  template <typename F>
+  Status inChunks(std::size_t count, std::size_t each, F&& f);
   Status within(Call step);
   // The step between hosts that is lost if the one in memory fails.
   std::uint64_t atStake() const { return isLater_ ? number_ : number_ + 1; }
@@ -99,8 +101,9 @@ class HierarchicalExecutor final : public Executor {
   Call call_;
   Description whole_;
   TimePoint deadline_ = kNever;
-  bool isLater_ = false;  // a step has ended
-  Status failed_;         // the first error; later calls get it again
+  bool isLater_ = false;         // a step between hosts has begun: number_ is its
+  bool isAfterNetwork_ = false;  // one of this chunk has
+  Status failed_;                // the first error; later calls get it again
 };
 
 }  // namespace gloo_bypass::collectives
