@@ -1,5 +1,5 @@
-// Runs collective operations among a fixed set of ranks over one kind of link: memory within a host (memory/), or
-// message channels (network/). A Group (group.h) has one.
+// Runs collective operations among a fixed set of ranks: through memory within a host (memory/), over message channels
+// (network/), or through both (hierarchical/). A Group (group.h) has one.
 //
 // Thread: one at a time calls run(); abort() from any. Every rank runs the same operations in the same order.
 #pragma once

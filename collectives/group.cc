@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::json;
 
 // Ranks of one group must have the same: what they write into shared memory and onto the wire.
-constexpr int kProtocol = 1;
+constexpr int kProtocol = 2;
 constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
 // Of connecting channels for messages, when the first one is sent: longer only delays what ends the group.
 constexpr std::chrono::seconds kMessengerTimeout{60};

@@ -40,6 +40,7 @@ void ArrivingReduction::take(std::size_t offset, std::span<const std::byte> byte
 
 void ArrivingReduction::gather(std::size_t offset, std::span<const std::byte> bytes) {
   const std::uint64_t element = offset / elementBytes_;
+  if (gathered_.size() >= kMostGathered && gathered_.find(element) == nullptr) return;
   Gathered& gathered = gathered_.at(element);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
     const std::size_t at = offset % elementBytes_ + i;

@@ -1,8 +1,8 @@
 // Reduces a message with this rank's own values while it arrives, in runs of bytes in any order. An element whose bytes
 // come in several runs is gathered first. Pure. Bits: as reduce() of the two.
 //
-// A peer that sends bytes twice or leaves some out spoils values of the result, no more; what is gathered is at most
-// the message.
+// A peer that sends bytes twice or leaves some out spoils values of the result, no more. So does one that cuts more
+// elements than any path does: kMostGathered are kept, the bytes of others are dropped.
 #pragma once
 
 #include <array>
@@ -34,6 +34,7 @@ class ArrivingReduction {
 
  private:
   static constexpr std::size_t kMostElementBytes = 8;
+  static constexpr std::size_t kMostGathered = 8192;  // runs of 130 bytes in 1 MiB, all out of order
   struct Gathered {
     std::array<std::byte, kMostElementBytes> bytes{};
     std::uint8_t present = 0;  // a bit for each byte

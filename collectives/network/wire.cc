@@ -17,7 +17,7 @@ constexpr std::uint32_t kHeaderMagic = 0x4f436267;   // "gbCO"
 constexpr std::uint32_t kControlMagic = 0x4b436267;  // "gbCK"
 constexpr std::uint32_t kAddressMagic = 0x41436267;  // "gbCA"
 // Of messages, schedules and the table that chooses among them: ranks must agree on all three.
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr unsigned kMostLog2PartBytes = 40;
 
 constexpr auto kHeaderFields = [](auto& fields, auto& magic, auto& header) {
