@@ -38,8 +38,9 @@ TimedGroup makeGlooGroup(const c10::intrusive_ptr<c10d::Store>& store, const Gro
 
 // This project's collectives (collectives/README.md), from the plug-in that the process has loaded, over `transport`:
 // shared memory within a host where the transport has memory links. It does what the trainer calls: all-reduce (sums),
-// broadcast, all-gather, all-to-all, barrier, send and receive. Its reductions do not depend on how the gradients are
-// cut into buckets. Throws ProgramError: no ranks within the timeout, ranks that differ, the transport's reasons.
+// broadcast, all-gather, all-to-all, barrier, send and receive. Within a host its reductions do not depend on how the
+// gradients are cut into buckets; over channels the algorithm depends on the size. Throws ProgramError: no ranks within
+// the timeout, ranks that differ, the transport's reasons.
 TimedGroup makeOwnGroup(const c10::intrusive_ptr<c10d::Store>& store, const GroupPlace& place,
                         std::shared_ptr<WindowClock> clock, const std::string& transport);
 
