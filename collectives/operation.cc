@@ -87,6 +87,19 @@ std::optional<Description> descriptionOf(const DescriptionWords& words) {
                      static_cast<std::uint32_t>(words.first >> 32), words.count};
 }
 
+std::string disagreement(int rank, const DescriptionWords& words, int other, const DescriptionWords& others) {
+  if (other < rank) return disagreement(other, others, rank, words);
+  const auto called = [](const DescriptionWords& of) {
+    const auto description = descriptionOf(of);
+    return description ? textOf(*description) : std::string("something that no rank of this version calls");
+  };
+  const std::string first = called(words), second = called(others);
+  const std::string what = first == second
+                               ? fmt::format("both call {}, with blocks of other lengths than the other expects", first)
+                               : fmt::format("rank {} calls {}, rank {} calls {}", rank, first, other, second);
+  return fmt::format("ranks {} and {} of this group disagree: {}", rank, other, what);
+}
+
 Description describe(const Call& call) {
   if (call.whole != nullptr) return *call.whole;
   Description description{.kind = call.kind};

@@ -84,6 +84,10 @@ DescriptionWords wordsOf(const Description& description);
 // Words from a peer are hostile: nullopt if no rank of this version writes them.
 std::optional<Description> descriptionOf(const DescriptionWords& words);
 
+// "ranks 0 and 1 of this group disagree: rank 0 calls ..., rank 1 calls ...": the lower rank first, so that both say
+// the same.
+std::string disagreement(int rank, const DescriptionWords& words, int other, const DescriptionWords& others);
+
 // Memory of `count` elements. May be empty; then `data` may be null.
 template <typename Byte>
 struct BasicBlock {

@@ -64,18 +64,11 @@ Error FlatExecutor::mismatch(int rank, int other) const {
     const auto ahead = static_cast<std::int32_t>(odd.round.load() - even.round.load());
     return ahead > 0 ? odd.words : even.words;
   };
-  const auto called = [&](DescriptionWords of) {
-    of.first &= ~kNumberMask;
-    const auto description = descriptionOf(of);
-    return description ? textOf(*description) : std::string("something that is no operation");
-  };
-  const std::string first = called(words(rank)), second = called(words(other));
+  DescriptionWords first = words(rank), second = words(other);
+  first.first &= ~kNumberMask;
+  second.first &= ~kNumberMask;
   const auto name = [&](int of) { return options_.names[static_cast<std::size_t>(of)]; };
-  const std::string what =
-      first == second ? fmt::format("both call {}, with blocks of other lengths than the other expects", first)
-                      : fmt::format("rank {} calls {}, rank {} calls {}", name(rank), first, name(other), second);
-  return {ErrorScope::kSession, ErrorCode::kInvalidArgument,
-          fmt::format("ranks {} and {} of this group disagree: {}", name(rank), name(other), what)};
+  return {ErrorScope::kSession, ErrorCode::kInvalidArgument, disagreement(name(rank), first, name(other), second)};
 }
 
 Error FlatExecutor::errorOf(const Failure& failure) const {

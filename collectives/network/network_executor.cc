@@ -230,9 +230,9 @@ class NetworkExecutor::Impl final : private PeerEvents {
   Error timedOut(const Call& call, Duration after) const {
     const std::vector<int> awaited = operation_.awaited();
     return {ErrorScope::kDevice, ErrorCode::kTimedOut,
-            fmt::format("rank {} waited {} ms, the timeout of the call, in {} (operation {}) for {}", options_.rank,
+            fmt::format("rank {} waited {} ms, the timeout of the call, in {} for {}", options_.rank,
                         std::chrono::duration_cast<std::chrono::milliseconds>(after).count(),
-                        textOf(collectives::describe(call)), operations_, inWords(awaited))};
+                        textOf(collectives::describe(call)), inWords(awaited))};
   }
 
   // After a failure: lets the word of it leave, then takes the caller's buffers back.
@@ -252,7 +252,7 @@ class NetworkExecutor::Impl final : private PeerEvents {
     const Called& mine = called_[message.operation % kRemembered];
     if (mine.number != message.operation || mine.words == message.description || isLost()) return;
     fail({ErrorScope::kDevice, ErrorCode::kInvalidArgument,
-          mismatch(mine.number, options_.rank, mine.words, peer.rank(), message.description)});
+          disagreement(options_.rank, mine.words, peer.rank(), message.description)});
   }
 
   // A rank that failed in a later operation has done its part of this one.

@@ -18,13 +18,6 @@ std::string textOf(const DescriptionWords& words) {
 
 }  // namespace
 
-std::string mismatch(std::uint64_t number, int rank, const DescriptionWords& words, int other,
-                     const DescriptionWords& others) {
-  if (other < rank) return mismatch(number, other, others, rank, words);
-  return fmt::format("ranks called different operations: operation {} is at rank {} {}, and at rank {} {}", number,
-                     rank, textOf(words), other, textOf(others));
-}
-
 OperationRun::OperationRun(int rank, std::span<const std::unique_ptr<Peer>> peers, OutgoingCopies& copies)
     : rank_(rank), peers_(peers), copies_(copies), partners_(peers.size()) {
   for (Partner& with : partners_) with.header.owner = this;
@@ -266,13 +259,13 @@ Status OperationRun::takeHeader(int rank, std::size_t length) {
 
 Status OperationRun::checkHeader(int rank, const OperationHeader& header) const {
   if (header.operation != order_.number || header.description != words_) {
-    return wrong(ErrorCode::kInvalidArgument, mismatch(order_.number, rank_, words_, rank, header.description));
+    return wrong(ErrorCode::kInvalidArgument, disagreement(rank_, words_, rank, header.description));
   }
   const Partner& with = partners_[static_cast<std::size_t>(rank)];
   if (header.bytes != with.receiveBytes) {
     return wrong(ErrorCode::kInvalidArgument,
-                 fmt::format("{}, operation {}: rank {} sends {} bytes to rank {}, which expects {}", textOf(words_),
-                             order_.number, rank, header.bytes, rank_, with.receiveBytes));
+                 fmt::format("{}: rank {} sends {} bytes to rank {}, which expects {}", textOf(words_), rank,
+                             header.bytes, rank_, with.receiveBytes));
   }
   const OperationHeader own = headerFor(with);
   if (header.algorithm != own.algorithm || header.log2PartBytes != own.log2PartBytes) {
@@ -349,7 +342,7 @@ const Error* OperationRun::needs(const Peer& other) const {
 
 Status OperationRun::compare(const Peer& other, std::uint64_t number, const DescriptionWords& words) const {
   if (!active_ || number != order_.number || words == words_) return {};
-  return wrong(ErrorCode::kInvalidArgument, mismatch(number, rank_, words_, other.rank(), words));
+  return wrong(ErrorCode::kInvalidArgument, disagreement(rank_, words_, other.rank(), words));
 }
 
 std::vector<int> OperationRun::awaited() const {

@@ -115,8 +115,4 @@ class OperationRun final : private TransferOwner {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> noRoom_;  // sends that wait for a copy's end
 };
 
-// "rank 0 called ..., and rank 1 ..."; the lower rank first, so that both ranks say the same.
-std::string mismatch(std::uint64_t number, int rank, const DescriptionWords& words, int other,
-                     const DescriptionWords& others);
-
 }  // namespace gloo_bypass::collectives

@@ -57,11 +57,12 @@ TEST(Network_Mismatch, OtherKindCountOrType_IsNamedByAllRanksSoon) {
     ElementType type;
     const char* text;
   };
-  for (const Other& other : {Other{Kind::kBarrier, 0, ElementType::kFloat32, "at rank 2 barrier"},
-                             Other{Kind::kBroadcast, 100, ElementType::kFloat32, "at rank 2 broadcast of 100 float32"},
-                             Other{Kind::kGather, 100, ElementType::kFloat32, "at rank 2 gather of 100 float32"},
-                             Other{Kind::kAllReduce, 99, ElementType::kFloat32, "at rank 2 all-reduce of 99 float32"},
-                             Other{Kind::kAllReduce, 100, ElementType::kInt32, "at rank 2 all-reduce of 100 int32"}}) {
+  for (const Other& other :
+       {Other{Kind::kBarrier, 0, ElementType::kFloat32, "rank 2 calls barrier"},
+        Other{Kind::kBroadcast, 100, ElementType::kFloat32, "rank 2 calls broadcast of 100 float32"},
+        Other{Kind::kGather, 100, ElementType::kFloat32, "rank 2 calls gather of 100 float32"},
+        Other{Kind::kAllReduce, 99, ElementType::kFloat32, "rank 2 calls all-reduce of 99 float32"},
+        Other{Kind::kAllReduce, 100, ElementType::kInt32, "rank 2 calls all-reduce of 100 int32"}}) {
     Ranks ranks(kSize);
     inThreads(kSize, [&](int rank) {
       ASSERT_TRUE(allReduce(ranks[rank], 10, rank, kSize).ok());
@@ -88,7 +89,7 @@ TEST(Network_Mismatch, BothOnlyReceive_IsFoundThoughNobodySends) {
     const Status status = ranks[rank].run(b.call(), soon());
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(status.error().message, AllOf(HasSubstr("rank 0 gather of 5"), HasSubstr("rank 1 broadcast of 5")));
+    EXPECT_THAT(status.error().message, AllOf(HasSubstr("rank 0 calls gather of 5"), HasSubstr("rank 1 calls broadcast of 5")));
   });
 }
 
