@@ -20,6 +20,7 @@
 #include "collectives/messenger.h"
 #include "collectives/network/network_executor.h"
 #include "collectives/ordered_group.h"
+#include "collectives/stoppable_rendezvous.h"
 #include "transport/base/printable.h"
 #include "transport/process/named_transport.h"
 #include "transport/progress/core_use.h"
@@ -185,11 +186,16 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
   const NetworkOptions network{.rank = options.rank,
                                .size = options.size,
                                .timeout = std::min<std::chrono::milliseconds>(options.timeout, kMessengerTimeout)};
-  const auto connect = [name = link.transport, network, rendezvous,
-                        interface = options.interface]() -> Result<std::unique_ptr<NetworkExecutor>> {
+  const auto connect = [name = link.transport, network, rendezvous, interface = options.interface,
+                        &flat](const std::function<Status()>& stopped) -> Result<std::unique_ptr<NetworkExecutor>> {
     auto transport = acquireTransport(name, interface);
     if (!transport) return transport.error();
-    return NetworkExecutor::connect(network, std::move(transport).value(), *rendezvous);
+    // A rank that has left does not come to connect any more.
+    StoppableRendezvous store(*rendezvous, [&] {
+      Status status = stopped();
+      return status ? flat.someoneLeft() : status;
+    });
+    return NetworkExecutor::connect(network, std::move(transport).value(), store);
   };
   GroupPlace is{.rank = options.rank,
                 .size = options.size,

@@ -86,7 +86,7 @@ void LateMessenger::attend() {
     if (state_ != State::kIdle) return;  // aborted
     state_ = State::kConnecting;
   }
-  auto network = connect_();
+  auto network = connect_([this] { return ending_ ? Status(aborted()) : Status(); });
   if (!network) return fail(network.error());
   network_ = std::move(network).value();
   while (flush()) {
@@ -119,7 +119,7 @@ bool LateMessenger::flush() {
 bool LateMessenger::wait(const std::function<bool()>& reached, TimePoint deadline) {
   {
     MutexLock lock(mutex_);
-    while (state_ == State::kIdle || state_ == State::kConnecting) {
+    while (state_ == State::kIdle || state_ == State::kConnecting || (state_ == State::kFailed && !allTold_)) {
       const Duration left = deadline - monotonicNow();
       if (left <= Duration::zero()) return false;
       changed_.waitFor(mutex_, std::min<Duration>(left, std::chrono::minutes(1)));
@@ -140,6 +140,9 @@ void LateMessenger::fail(const Error& error) {
     changed_.notifyAll();
   }
   for (Letter& letter : letters) letter.done(error, Message::kAnyPeer);
+  MutexLock lock(mutex_);
+  allTold_ = true;
+  changed_.notifyAll();
 }
 
 void LateMessenger::abort() noexcept {

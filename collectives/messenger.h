@@ -55,10 +55,11 @@ class NetworkMessenger final : public Messenger {
 // Every rank has one thread here, which sleeps on the shared word until then.
 class LateMessenger final : public Messenger {
  public:
-  using Connect = std::function<Result<std::unique_ptr<NetworkExecutor>>()>;
+  // Blocks until all ranks have called theirs, or `stopped` gives an error, which it looks at now and then.
+  using Connect = std::function<Result<std::unique_ptr<NetworkExecutor>>(const std::function<Status()>& stopped)>;
 
-  // `wanted` lies in memory that the group's ranks share; not 0: some rank has a message. `connect` blocks until all
-  // ranks have called theirs. Throws std::system_error if no thread can start.
+  // `wanted` lies in memory that the group's ranks share; not 0: some rank has a message. Throws std::system_error if
+  // no thread can start.
   LateMessenger(std::atomic<std::uint32_t>& wanted, Connect connect);
   // Messages that still wait end with kCancelled.
   ~LateMessenger() override;
@@ -89,6 +90,7 @@ class LateMessenger final : public Messenger {
   Condition changed_;  // the state
   State state_ GLOO_BYPASS_GUARDED_BY(mutex_) = State::kIdle;
   Error error_ GLOO_BYPASS_GUARDED_BY(mutex_);                  // in kFailed
+  bool allTold_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;         // in kFailed: what waited has its error
   std::vector<Letter> waiting_ GLOO_BYPASS_GUARDED_BY(mutex_);  // until it is connected
   std::unique_ptr<NetworkExecutor> network_;                    // constant from kConnected on
   std::atomic<bool> ending_{false}, attended_{false};           // attended_: the thread has done its work

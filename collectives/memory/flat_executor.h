@@ -52,6 +52,8 @@ class FlatExecutor final : public Executor {
   // For the group's messages; lives as long as the executor.
   std::atomic<std::uint32_t>& messagesWanted() const { return segment_.messagesWanted(); }
   int lanes() const { return static_cast<int>(lanes_.size()); }
+  // An error that names a rank which has ended or left. Any thread.
+  Status someoneLeft() const;
 
  private:
   // What ended the group for good, in one word of shared memory; the first one counts.
@@ -66,7 +68,7 @@ class FlatExecutor final : public Executor {
   Error mismatch(int rank, int other) const;
   Status fail(const Failure& failure);
   Status problem(int peer);
-  bool ended(int peer);
+  bool ended(int peer) const;
 
   void count(const Call& call);
   Status runOn(Lane& lane, const Call& call);

@@ -51,7 +51,19 @@ Status FlatExecutor::problem(int peer) {
   return {};
 }
 
-bool FlatExecutor::ended(int peer) {
+Status FlatExecutor::someoneLeft() const {
+  for (int peer = 0; peer < ranks_; ++peer) {
+    if (peer == rank_) continue;
+    // Who leaves says so before its process may end.
+    if (segment_.membership(peer).load(std::memory_order_acquire) != Membership::kHere) {
+      return errorOf({Cause::kLeft, rank_, peer});
+    }
+    if (ended(peer)) return errorOf({Cause::kVanished, rank_, peer});
+  }
+  return {};
+}
+
+bool FlatExecutor::ended(int peer) const {
   if (options_.lifelines.empty()) return false;
   pollfd lifeline{options_.lifelines[static_cast<std::size_t>(peer)].get(), POLLIN, 0};
   return ::poll(&lifeline, 1, 0) > 0;

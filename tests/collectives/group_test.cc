@@ -389,6 +389,39 @@ std::optional<int> finish(Group& group, bool sends, const Message& message) {
   return outcome ? std::optional(who) : std::nullopt;
 }
 
+TEST(Group_Messages, AfterARankHasLeft_FailAndNameItSoon) {
+  const TemporaryFolder folder;
+  Processes processes(3, [&](int rank) {
+    auto made = makeGroup(folder.path, rank, 3, "DPDK");
+    if (!made) return complain(made.error().message);
+    Sum sum;
+    if (const Status status = made.value()->run(sum.call(1, 1), 0ms); !status) return complain(status.error().message);
+    FolderRendezvous store(folder.path);
+    const auto reach = [&](const std::string& what) { return store.set(what, {}).ok(); };
+    if (rank == 2) {
+      made.value().reset();
+      return reach("left") ? 0 : complain("no store");
+    }
+    if (!store.get("left", 20s)) return complain("rank 2 does not leave");
+    const TimePoint began = monotonicNow();
+    std::atomic<bool> done{false};
+    std::string why;
+    const auto report = [&](const Status& status, int) {
+      if (!status) why = status.error().message;
+      done = true;
+    };
+    std::byte byte{};
+    const Message message{.peer = 1 - rank, .tag = 1, .data = &byte, .bytes = 1};
+    rank == 0 ? made.value()->send(message, report) : made.value()->receive(message, report);
+    if (!made.value()->wait([&] { return done.load(); }, monotonicNow() + 20s)) return complain("no end");
+    if (monotonicNow() - began > 10s) return complain("it took long");
+    // Neither leaves before the other has its error.
+    if (!reach("told" + std::to_string(rank)) || !store.get("told" + std::to_string(1 - rank), 20s)) return 1;
+    return why.find("rank 2 has left this group") != std::string::npos ? 0 : complain(why);
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.status(rank), 0);
+}
+
 class Group_MessagesOver : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Group_MessagesOver, SendReceiveAndReceiveFromAny_ArriveWithTheirTagsAndSenders) {

@@ -89,7 +89,8 @@ TEST(Network_Mismatch, BothOnlyReceive_IsFoundThoughNobodySends) {
     const Status status = ranks[rank].run(b.call(), soon());
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
-    EXPECT_THAT(status.error().message, AllOf(HasSubstr("rank 0 calls gather of 5"), HasSubstr("rank 1 calls broadcast of 5")));
+    EXPECT_THAT(status.error().message,
+                AllOf(HasSubstr("rank 0 calls gather of 5"), HasSubstr("rank 1 calls broadcast of 5")));
   });
 }
 
