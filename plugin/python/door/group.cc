@@ -17,6 +17,7 @@ struct Group {
   int running;               // calls on callers' threads; with the GIL
   int underWay;              // started and not ended; with the service's lock
   bool closing;
+  bool leaves;  // close() was called within a call of it, which destroys the group when it returns
 };
 
 namespace {
@@ -28,13 +29,15 @@ PyTypeObject* groupType = nullptr;
 
 Group* of(PyObject* object) { return reinterpret_cast<Group*>(object); }
 
+thread_local const Inside* innermost = nullptr;
+
 // Whether the group can be called; otherwise an exception is set.
 bool isUsable(const Group* group) {
   const char* why = nullptr;
   if (group->generation != service().generation) why = "this process was forked, and its parent's groups stay there";
   if (group->group == nullptr || group->closing) why = "the group was shut down";
   if (why != nullptr) setException(GLOO_BYPASS_ABORTED, why);
-  return why == nullptr;
+  return why == nullptr && !refusesHandler(group);
 }
 
 bool isInteger(PyObject* object, long long& value) {
@@ -104,11 +107,13 @@ bool takeCall(PyObject* const* arguments, gloo_bypass_call& call, Blocks& inputs
 PyObject* runWithoutGil(Group* group, const gloo_bypass_call& call) {
   char error[kErrorBytes];
   error[0] = '\0';
-  ++group->running;
-  PyThreadState* const state = PyEval_SaveThread();
-  const int failure = group->table->run(group->group, &call, error, sizeof(error));
-  PyEval_RestoreThread(state);
-  --group->running;
+  int failure = 0;
+  {
+    const Inside inside(group);
+    PyThreadState* const state = PyEval_SaveThread();
+    failure = group->table->run(group->group, &call, error, sizeof(error));
+    PyEval_RestoreThread(state);
+  }
   if (PyErr_Occurred() != nullptr) return nullptr;  // a signal's handler has raised it
   if (failure == 0) Py_RETURN_NONE;
   setException(failure, error);
@@ -153,11 +158,10 @@ PyObject* startOperation(Group* group, PyObject* keep, bool isMessage, Begin beg
     const std::lock_guard lock(service().mutex);
     ++group->underWay;
   }
-  ++group->running;  // it may end before begin() returns
+  const Inside inside(group);  // it may end before begin() returns
   PyThreadState* const state = PyEval_SaveThread();
   begin(operation);
   PyEval_RestoreThread(state);
-  --group->running;
   return reinterpret_cast<PyObject*>(operation);
 }
 
@@ -230,17 +234,12 @@ int underWay(const Group* group) {
   return group->underWay + group->running;
 }
 
-// close(): aborts what is under way, and destroys the group.
-PyObject* closeGroup(PyObject* self, PyObject*) {
-  Group* const group = of(self);
-  if (group->group == nullptr || group->closing || group->generation != service().generation) Py_RETURN_NONE;
-  group->closing = true;
-  PyThreadState* const state = PyEval_SaveThread();
-  // `running` changes with the GIL only, but the calls that it counts end by themselves now: look again until they
-  // have.
-  if (underWay(group) > 0) group->table->abort(group->group);
-  PyEval_RestoreThread(state);
+// Destroys a group that is closing, once the calls under way have ended. With the GIL.
+void leave(Group* group) {
+  group->leaves = false;
   while (underWay(group) > 0) {
+    // `running` changes with the GIL only, but the calls that it counts end by themselves now: look again until they
+    // have.
     PyThreadState* const waiting = PyEval_SaveThread();
     {
       std::unique_lock lock(service().mutex);
@@ -253,6 +252,22 @@ PyObject* closeGroup(PyObject* self, PyObject*) {
   PyThreadState* const destroying = PyEval_SaveThread();
   group->table->destroy(last);
   PyEval_RestoreThread(destroying);
+}
+
+// close(): aborts what is under way, and destroys the group; in a signal's handler within a call of this group, that
+// call destroys it.
+PyObject* closeGroup(PyObject* self, PyObject*) {
+  Group* const group = of(self);
+  if (group->group == nullptr || group->closing || group->generation != service().generation) Py_RETURN_NONE;
+  group->closing = true;
+  PyThreadState* const state = PyEval_SaveThread();
+  if (underWay(group) > 0) group->table->abort(group->group);
+  PyEval_RestoreThread(state);
+  if (isWithinCallOf(group)) {
+    group->leaves = true;
+  } else {
+    leave(group);
+  }
   Py_RETURN_NONE;
 }
 
@@ -349,12 +364,33 @@ void hasten(const Group* group) {
   if (group->group != nullptr && !group->closing && belongsToThisProcess(group)) group->table->hasten(group->group);
 }
 
-Help::Help(Group* group) : group_(group->group == nullptr || group->closing ? nullptr : group) {
-  if (group_ != nullptr) ++group_->running;
+bool isWithinCallOf(const Group* group) {
+  const Inside* call = innermost;
+  while (call != nullptr && call->group() != group) call = call->outer();
+  return call != nullptr;
 }
 
-Help::~Help() {
-  if (group_ != nullptr) --group_->running;
+bool refusesHandler(const Group* group) {
+  if (!isWithinCallOf(group)) return false;
+  setException(GLOO_BYPASS_FAILED,
+               "called from a signal's handler within a call of this group: return from the handler first, or use "
+               "another group there");
+  return true;
+}
+
+Inside::Inside(Group* group) : group_(group), outer_(innermost) {
+  ++group_->running;
+  innermost = this;
+}
+
+Inside::~Inside() {
+  innermost = outer_;
+  --group_->running;
+  if (group_->leaves && !isWithinCallOf(group_)) leave(group_);
+}
+
+Help::Help(Group* group) : group_(group->group == nullptr || group->closing ? nullptr : group) {
+  if (group_ != nullptr) inside_.emplace(group_);
 }
 
 void Help::drive(int (*reached)(void*), void* data, std::chrono::steady_clock::time_point until) const {

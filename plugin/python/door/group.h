@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 
 #include "plugin/python/door/service.h"
 
@@ -19,13 +20,34 @@ bool belongsToThisProcess(const Group* group);
 // Wakes the group's thread for operations that nobody waits for. With the GIL.
 void hasten(const Group* group);
 
+// Handlers of signals run within a call of the main thread, and what they call must not wait for that call. Whether
+// this thread is within a call of the group:
+bool isWithinCallOf(const Group* group);
+// The same, and then an exception is set. With the GIL.
+bool refusesHandler(const Group* group);
+
+// A call of the group on this thread, from its beginning to its end. Made and destroyed with the GIL. The last one of a
+// group that a handler has closed destroys the group.
+class Inside {
+ public:
+  explicit Inside(Group* group);
+  ~Inside();
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  const Group* group() const { return group_; }
+  const Inside* outer() const { return outer_; }
+
+ private:
+  Group* const group_;
+  const Inside* const outer_;  // of this thread; nullptr: none
+};
+
 // Does on a waiting thread what the group has to do, rather than wait until another thread wakes up for it. Made and
 // destroyed with the GIL, as a call of the group; its functions are called without it. They may return before
 // reached(data) is not 0.
 class Help {
  public:
   explicit Help(Group* group);
-  ~Help();
   Help(const Help&) = delete;
   Help& operator=(const Help&) = delete;
   // Messages.
@@ -36,6 +58,7 @@ class Help {
 
  private:
   Group* const group_;  // nullptr: it is closed
+  std::optional<Inside> inside_;
 };
 
 }  // namespace gloo_bypass::door

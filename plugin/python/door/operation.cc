@@ -44,6 +44,7 @@ PyObject* wait(PyObject* self, PyObject* argument) {
     setException(GLOO_BYPASS_ABORTED, "this process was forked, and its parent's operations stay there");
     return nullptr;
   }
+  if (!isDone(operation) && refusesHandler(operation->group)) return nullptr;
   if (operation->changed == nullptr) operation->changed = new std::condition_variable;
   const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeoutMs);
   bool done = false, late = false;
@@ -68,10 +69,10 @@ PyObject* wait(PyObject* self, PyObject* argument) {
         done = operation->done;
       }
       PyEval_RestoreThread(state);
+      // A signal's handler may have raised an exception, in assist or now: within this call of the group.
+      if (PyErr_Occurred() != nullptr || (!done && PyErr_CheckSignals() != 0)) return nullptr;
     }
-    if (PyErr_Occurred() != nullptr) return nullptr;  // a signal's handler has raised it, in assist
     late = timeoutMs > 0 && std::chrono::steady_clock::now() >= end;
-    if (!done && PyErr_CheckSignals() != 0) return nullptr;
   }
   if (!done) Py_RETURN_FALSE;
   dropFinished();

@@ -115,6 +115,16 @@ def test_Wait_CtrlC_RaisesKeyboardInterrupt(new_enough, transport):
         ranks.succeed()
 
 
+@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
+@pytest.mark.parametrize(
+    "case", ["handler_destroys_the_group", "handler_destroys_the_group_and_exits", "handler_calls_the_group"]
+)
+def test_Handler_OfASignalWithinACall_DoesNotWaitForThatCall(new_enough, case, transport):
+    with ranks_of("door_behaviour.py", 2, case, GLOO_DEVICE_TRANSPORT=transport) as ranks:
+        ranks.succeed()
+        assert [ranks.value(rank, "end") for rank in range(2)] == ["ok"] * 2
+
+
 @pytest.mark.parametrize("backend, environment", [("bypass", {}), ("gloo", {"GLOO_BYPASS_COLLECTIVES": "own"})])
 def test_Profiler_OurOperations_AreEventsAsGloosAre(new_enough, backend, environment):
     with ranks_of("profiled.py", 2, backend, **environment) as ranks:

@@ -269,6 +269,94 @@ def ctrl_c():
     dist.barrier()
 
 
+def handled_in(call, handler):
+    """What the call raises; a SIGTERM comes while this thread is in it."""
+    signal.signal(signal.SIGTERM, lambda number, frame: handler())
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    try:
+        call()
+    except Exception as error:
+        return str(error)
+    return ""
+
+
+#: Each waits for the other rank.
+COLLECTIVES = [
+    lambda group: dist.all_reduce(torch.ones(1), group=group),
+    lambda group: dist.all_reduce(torch.ones(1), group=group, async_op=True).wait(),
+    lambda group: dist.all_reduce(torch.ones(1 << 20), group=group),
+    lambda group: [dist.barrier(group=group, async_op=True), dist.all_reduce(torch.ones(1), group=group)],
+]
+
+
+@case
+def handler_destroys_the_group():
+    """As a preempted program does; the call under way ends, and its group for all ranks."""
+    rank, size = start()
+    waits = [*COLLECTIVES, lambda group: dist.recv(torch.ones(1), group=group, group_src=1)]
+    groups = [dist.new_group() for _ in waits]
+    if rank == 0:
+        for wait, group in zip(waits, groups):
+            door = group._door
+            text = handled_in(lambda: wait(group), lambda: dist.destroy_process_group(group))
+            assert "abort" in text or "shut down" in text, text
+            assert not door.busy() and "shut down" in raised(dist.DistBackendError, door.describe)
+        touch("destroyed")
+    else:
+        wait_for_file("destroyed")
+        assert "abort" in raised(dist.DistBackendError, lambda: COLLECTIVES[0](groups[0]))
+    dist.barrier()
+
+
+@case
+def handler_destroys_the_group_and_exits():
+    rank, size = start()
+    if rank == 0:
+
+        def leave():
+            dist.destroy_process_group()
+            sys.exit(0)
+
+        try:
+            handled_in(lambda: dist.all_reduce(torch.ones(1)), leave)
+            raise AssertionError("the handler's exception was lost")
+        except SystemExit:
+            touch("left")
+    else:
+        wait_for_file("left")
+
+
+@case
+def handler_calls_the_group():
+    """It gets an error rather than wait for the call below it, which goes on. Another group works there."""
+    rank, size = start()
+    groups, other = [dist.new_group() for _ in COLLECTIVES], dist.new_group()
+    errors = []
+
+    def handler():
+        for call in [*COLLECTIVES, lambda group: dist.isend(torch.ones(1), group=group, group_dst=1)]:
+            errors.append(raised(dist.DistBackendError, lambda: call(group)))
+        errors.append(raised(dist.DistBackendError, before.wait))
+        one = torch.ones(1)
+        dist.all_reduce(one, group=other)
+        assert one == size
+        touch(f"handled-{index}")
+
+    for index, (wait, group) in enumerate(zip(COLLECTIVES, groups)):
+        if rank == 0:
+            before = dist.irecv(torch.ones(1), group=group, group_src=1)
+            text = handled_in(lambda: wait(group), handler)
+            assert text == "", text
+            before.wait()
+        else:
+            dist.all_reduce(torch.ones(1), group=other)
+            wait_for_file(f"handled-{index}")
+            wait(group)
+            dist.send(torch.ones(1), group=group, group_dst=0)
+    assert all("a signal's handler within a call of this group" in text for text in errors), errors
+    dist.barrier()
+
+
 @case
 def ctrl_c_while_the_group_is_made():
     """The other rank never comes."""
