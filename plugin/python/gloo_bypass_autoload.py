@@ -81,6 +81,19 @@ def _refuse(*unused: Any) -> Any:
     raise RuntimeError(f"gloo_bypass: the backend {NAME!r} needs PyTorch {least} or later, this is {torch.__version__}")
 
 
+def _refusing(make_group: Callable[..., Any]) -> Callable[..., Any]:
+    """PyTorch's function that makes each group, of a release that would go on with Gloo's where ours are wanted."""
+    signature = inspect.signature(make_group)
+
+    @functools.wraps(make_group)
+    def make(*arguments: Any, **more: Any) -> Any:
+        if Request(signature.bind(*arguments, **more).arguments).is_ours():
+            _refuse()
+        return make_group(*arguments, **more)
+
+    return make
+
+
 def _watching(make_group: Callable[..., Any]) -> Callable[..., Any]:
     """PyTorch's function that makes each group, with the request remembered for _create()."""
     signature = inspect.signature(make_group)
@@ -142,15 +155,22 @@ def register() -> None:
     import torch
     import torch.distributed as dist
 
-    if not dist.is_available() or hasattr(dist.Backend, NAME.upper()):
-        return
-    if tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH:
-        dist.Backend.register_backend(NAME, _refuse)
-        if replaces_gloo():
-            _refuse()  # now: this PyTorch would go on with Gloo's
+    if not dist.is_available():
         return
     from torch.distributed import distributed_c10d as c10d
 
+    is_old = tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH
+    if hasattr(dist.Backend, NAME.upper()):
+        # PyTorch's own import turned what autoload() raised into a warning.
+        if is_old and replaces_gloo():
+            _refuse()
+        return
+    if is_old:
+        dist.Backend.register_backend(NAME, _refuse)
+        c10d._new_process_group_helper = _refusing(c10d._new_process_group_helper)
+        if replaces_gloo():
+            _refuse()  # now, rather than when a group is made
+        return
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     c10d._new_process_group_helper = _watching(c10d._new_process_group_helper)
     c10d.monitored_barrier = dist.monitored_barrier = _monitored(c10d.monitored_barrier)

@@ -181,6 +181,25 @@ def test_Setting_OwnCollectivesWithOldPyTorch_ImportSaysNo(installed_torch, tmp_
     assert "needs PyTorch 2.9 or later, this is " in last, last
 
 
+def test_Setting_OwnCollectivesWithOldPyTorch_ImportAfterTorchsWarningAndGlooGroupsSayNo(installed_torch, tmp_path):
+    """PyTorch's import turns what autoload() raises into a warning."""
+    if installed_torch >= LEAST_TORCH:
+        pytest.skip("this PyTorch is new enough")
+    program = (
+        "import gloo_bypass_autoload as a, torch.distributed as d\n"
+        "a.autoload()\n"
+        "def said(call):\n"
+        "    try: call()\n"
+        "    except RuntimeError as error: return 'needs PyTorch 2.9 or later' in str(error)\n"
+        "make = lambda: d.init_process_group('gloo', store=d.HashStore(), rank=0, world_size=1)\n"
+        "print(said(make), said(lambda: __import__('gloo_bypass')))\n"
+    )
+    environment = environment_for(tmp_path) | {"GLOO_BYPASS_COLLECTIVES": "own"}
+    assert run(["-c", program], environment).stdout.split() == ["True", "True"]
+    environment = environment_for(tmp_path) | {"GLOO_BYPASS_COLLECTIVES": "gloo"}
+    assert run(["-c", program], environment).stdout.split() == ["None", "None"]
+
+
 def test_Extension_OnItsOwn_UsesTheLimitedApiAndLinksWithNothingOfOurs():
     module = pathlib.Path(PACKAGE_PATH) / "gloo_bypass" / "_door.abi3.so"
     dynamic = subprocess.run(["readelf", "-d", module], capture_output=True, text=True, timeout=60).stdout
