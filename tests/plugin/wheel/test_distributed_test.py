@@ -17,8 +17,10 @@ from conftest import PYTHON, clean_environment
 PROGRAM = pathlib.Path(__file__).parent / "programs" / "distributed_test.py"
 OVER = os.environ.get("DISTRIBUTED_TEST_OVER", "own")
 RANKS = [int(number) for number in os.environ.get("DISTRIBUTED_TEST_RANKS", "4,8").split(",")]
-LIMIT_S = {4: 240, 8: 120}  # of all cases; those after it are skipped and say so
+LIMIT_S = {4: 210, 8: 100}  # of all cases; those after it do not run, and fail
 LONGEST_S = 600
+GRACE_S = 50  # for the import of PyTorch and the case under way
+LEAST_TORCH = (2, 9)
 TOO_FEW = "Skipped due to small world size"
 #: What ours does not do as the case wants it, and why.
 EXCLUDED = {
@@ -26,6 +28,17 @@ EXCLUDED = {
     "any backend of the name gloo for its own ProcessGroupGloo"
 }
 OTHER_DEVICES = re.compile(r"cuda|nccl|gpu|ucc|xpu|stream")
+
+
+def release():
+    """Of the environment's PyTorch, as two numbers."""
+    text = (pathlib.Path(os.environ["PLUGIN_PYTHON_PATH"]) / "torch" / "version.py").read_text()
+    return tuple(map(int, re.search(r"__version__ = '(\d+)\.(\d+)", text).groups()))
+
+
+pytestmark = pytest.mark.skipif(
+    OVER == "own" and release() < LEAST_TORCH, reason="our collectives need PyTorch 2.9 or later"
+)
 
 
 def needs_another_device(function):
@@ -44,17 +57,17 @@ def names():
     return sorted({function.name for function in functions if not needs_another_device(function)})
 
 
-def run(ranks, parts=()):
+def run(ranks, parts=(), limit_s=None, **variables):
     """By case: (outcome, reason)."""
-    limit_s = LIMIT_S.get(ranks, LONGEST_S)
-    environment = {**clean_environment(), "PYTHONDONTWRITEBYTECODE": "1", "GLOO_BYPASS_COLLECTIVES": OVER}
+    limit_s = LIMIT_S.get(ranks, LONGEST_S) if limit_s is None else limit_s
+    environment = {**clean_environment(), "PYTHONDONTWRITEBYTECODE": "1", "GLOO_BYPASS_COLLECTIVES": OVER, **variables}
     result = subprocess.run(
         [PYTHON, PROGRAM, str(ranks), str(limit_s), *parts],
         env=environment,
         capture_output=True,
         text=True,
         errors="replace",
-        timeout=limit_s + 120,
+        timeout=limit_s + GRACE_S,
         stdin=subprocess.DEVNULL,
     )
     outcomes = {
@@ -83,3 +96,13 @@ def test_DistributedTest_OverOurCollectives_Passes(outcomes, name):
     if outcome == "skipped":
         pytest.skip(f"PyTorch: {reason}")
     assert outcome == "passed", reason.replace(" | ", "\n")
+
+
+def test_DistributedTest_NoTimeIsLeft_CasesAreUnfinishedNotSkipped():
+    assert {outcome for outcome, _ in run(2, ["test_get_rank"], limit_s=0).values()} == {"unfinished"}
+
+
+def test_DistributedTest_GroupsAreNotOurs_CasesFail():
+    """As where PyTorch does not load the package."""
+    found = run(2, ["test_get_rank_size_group"], TORCH_DEVICE_BACKEND_AUTOLOAD="0", GLOO_BYPASS_COLLECTIVES="own")
+    assert {outcome for outcome, _ in found.values()} == {"failed"}

@@ -33,11 +33,26 @@ def run_mpis_cases_too(common_utils):
     common_utils.skip_but_pass_in_sandcastle_if = skip_if
 
 
+def check_that_groups_are_ours(dist):
+    """So that the suite cannot silently run over Gloo."""
+    make = dist.init_process_group
+
+    def init_process_group(*arguments, **more):
+        make(*arguments, **more)
+        kind = type(dist.group.WORLD)
+        if kind.__module__ != "gloo_bypass._process_group":
+            raise AssertionError(f"the program's groups are not ours: {kind.__module__}.{kind.__name__}")
+
+    dist.init_process_group = init_process_group
+
+
 def cases():
+    import torch.distributed
     from torch.testing._internal import common_distributed, common_utils
 
     if os.environ.get("GLOO_BYPASS_COLLECTIVES") == "own":
         run_mpis_cases_too(common_utils)
+        check_that_groups_are_ours(torch.distributed)
     common_distributed.get_timeout = lambda name: CASE_LIMIT_S
     from torch.testing._internal.distributed.distributed_test import DistributedTest, TestDistBackend
 
@@ -76,7 +91,7 @@ def main():
         if parts and not any(part in name for part in parts):
             continue
         if time.monotonic() > end:
-            print(f"case {name} skipped no time was left after {limit_s:.0f} s", flush=True)
+            print(f"case {name} unfinished no time was left after {limit_s:.0f} s", flush=True)
             continue
         outcome, reason = outcome_of(kind(name))
         print(f"case {name} {outcome} " + " | ".join(reason.splitlines()), flush=True)
