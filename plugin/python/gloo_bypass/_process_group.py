@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from gloo_bypass_autoload import NAME, Request
 
-from . import _door, _library, _other_backends, _work
+from . import _door, _library, _other_backends, _stats, _work
 from ._calls import c10d
 from ._movement import Movement
 from ._work import milliseconds
@@ -79,15 +79,17 @@ class ProcessGroup(Movement):
         self._name, self._description = "", "undefined"
         self._says = NAME if request is None else request.says
         _work.ensure_serving()
+        transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper()
         self._door = _door.create(
             _table(),
             rank,
             size,
             milliseconds(timeout),
-            os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper(),
+            transport,
             os.environ.get("GLOO_SOCKET_IFNAME", ""),
             _store_asked(self._own_store),
         )
+        _stats.group_is_made(transport)
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
         self._others = {}
         if request is not None:

@@ -61,7 +61,7 @@ class TransportStats(Counters, total=False):
     """Counters of one transport: the sums over all connections, open ones and closed ones. Later versions may add
     keys."""
 
-    transport: str  #: "DPDK", "UDP" or "RDMA"
+    transport: str  #: "DPDK", "UDP", "RDMA" or "MEMORY"
     bytes_sent: int  #: whole frames with all headers and repetitions; RDMA: without the adapter's own headers
     bytes_received: int
     port: PortStats
@@ -70,7 +70,8 @@ class TransportStats(Counters, total=False):
 
 
 def stats() -> Dict[str, TransportStats]:
-    """Counters by the transport's name, "DPDK", "UDP" or "RDMA"; {} before this process made its first device of one.
+    """Counters by the transport's name, "DPDK", "UDP" or "RDMA", and "MEMORY" for what our own collectives move through
+    a host's memory; {} before this process made its first device of one.
 
     gloo_bypass.stats()["DPDK"]["bytes_sent"]
     """
@@ -84,13 +85,20 @@ _GLOOS_OWN = ("TCP", "TCP_TLS", "UV")
 #: As which our own collectives count what goes through a host's memory.
 _HOSTS_MEMORY = "MEMORY"
 _ONCE = "PyTorch reads GLOO_DEVICE_TRANSPORT once a process, when it makes the first group"
+#: What the first group of ours was made with, which takes DPDK where nothing is set; empty: none was made.
+_made_with = ""
+
+
+def group_is_made(transport: str) -> None:
+    global _made_with
+    _made_with = _made_with or transport or "DPDK"
 
 
 def require_transport(transport: str = "", least_bytes: int = 1) -> None:
     """Raises RuntimeError unless this process sent and received, together, at least `least_bytes` over `transport`, and
     received nothing over another one of ours. Several names go with commas: "DPDK,MEMORY". Default: the transport in
-    GLOO_DEVICE_TRANSPORT, or TCP; with DPDK also MEMORY, which our own collectives use within a host. A group of one
-    rank has nothing to send.
+    GLOO_DEVICE_TRANSPORT, else that of our own groups, or TCP; with DPDK also MEMORY, which our own collectives use
+    within a host. A group of one rank has nothing to send.
 
     For benchmarks: one that changes the variable between two groups measures the first transport again.
     """
@@ -99,9 +107,7 @@ def require_transport(transport: str = "", least_bytes: int = 1) -> None:
     named = bool(transport)
     counters = stats()
     if not named:
-        # Our own collectives take DPDK where nothing is set.
-        usual = "DPDK" if _HOSTS_MEMORY in counters else "TCP"
-        transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() or usual
+        transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() or _made_with or "TCP"
     carriers = transport.split(",")
     if transport == "DPDK" and not named:
         carriers.append(_HOSTS_MEMORY)

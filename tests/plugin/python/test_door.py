@@ -45,6 +45,7 @@ def test_Messages_TagsAndAnySource_AreAsGloos(new_enough, size):
         ("wrong_arguments", 2),
         ("names", 3),
         ("names", 4),
+        ("transport_is_required", 2),
         ("other_devices", 2),
         ("time_passes", 2),
         ("barrier_without_a_rank", 3),

@@ -167,6 +167,21 @@ def gloo_is_gloos():
 
 
 @case
+def transport_is_required():
+    """With nothing set: here, and as if each rank had a host of its own."""
+    import gloo_bypass
+
+    start()
+    dist.all_reduce(torch.ones(1000))
+    gloo_bypass.require_transport()
+    counters = gloo_bypass.stats()["MEMORY"]
+    gloo_bypass._stats.stats = lambda: {"DPDK": counters}
+    gloo_bypass.require_transport()
+    gloo_bypass._stats.stats = lambda: {"UDP": counters}
+    assert "came over UDP" in raised(RuntimeError, gloo_bypass.require_transport)
+
+
+@case
 def other_devices():
     """Gloo stands for NCCL: PyTorch makes it without a GPU."""
     for backend in "cpu:bypass,cuda:gloo", "cuda:gloo,cpu:bypass":
