@@ -190,7 +190,8 @@ PyObject* setMainThread(PyObject*, PyObject* ident) {
 int isInterrupted() {
   if (PyThread_get_thread_ident() != service().mainThread) return 0;
   const PyGILState_STATE state = PyGILState_Ensure();
-  const bool raised = PyErr_CheckSignals() != 0;
+  // An earlier wait of the same call may have raised it: a handler that ran now would lose it.
+  const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
   PyGILState_Release(state);
   return raised ? 1 : 0;
 }
