@@ -13,6 +13,7 @@ PyMethodDef moduleMethods[] = {
     {"main_thread", setMainThread, METH_O, "main_thread(ident): the thread that runs handlers of signals."},
     {"serve", serve, METH_O, "serve(spawn): runs callbacks and asks stores, until close() or too many threads do."},
     {"close", close, METH_NOARGS, "Ends all serve()."},
+    {"is_asked", isStillAsked, METH_NOARGS, "Within what create() was given: whether its answer is still wanted."},
     {"after_fork", afterFork, METH_NOARGS, "To be called in a forked child."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -17,7 +17,7 @@ struct Question {
   const char* what = "";
   std::string key, value;
   std::int64_t timeoutMs = 0;
-  PyObject* callable = nullptr;  // borrowed: the store holds it until release, and nobody releases it while asking
+  PyObject* callable = nullptr;  // borrowed, from whoever asks: may be gone once it has given up
   bool answered = false, failed = false;
   std::string answer;  // or why not
   std::condition_variable changed;
@@ -40,6 +40,14 @@ constexpr std::chrono::milliseconds kLookForSignals{100};
 // How much longer than the store's own timeout to wait for a thread that asks it.
 constexpr std::chrono::seconds kAnswerGrace{10};
 
+// What this serving thread answers.
+thread_local Question* beingAnswered = nullptr;
+
+bool isAsked(const Question* question) {
+  const std::lock_guard lock(service().mutex);
+  return question->holders == 2 && !service().closed;
+}
+
 void release(std::unique_lock<std::mutex>& lock, Question* question) {
   const bool last = --question->holders == 0;
   lock.unlock();
@@ -60,14 +68,22 @@ std::string textOfError() {
 
 // With the GIL.
 void answer(Question& question, bool& failed, std::string& text) {
+  failed = true;
+  // Who gives up needs the GIL to drop the callable, so it is there until then.
+  if (!isAsked(&question)) return;
+  PyObject* const callable = question.callable;
+  Py_INCREF(callable);
+  beingAnswered = &question;
   PyObject* const result =
-      PyObject_CallFunction(question.callable, "ssy#L", question.what, question.key.c_str(), question.value.data(),
+      PyObject_CallFunction(callable, "ssy#L", question.what, question.key.c_str(), question.value.data(),
                             static_cast<Py_ssize_t>(question.value.size()), static_cast<long long>(question.timeoutMs));
+  beingAnswered = nullptr;
   char* bytes = nullptr;
   Py_ssize_t length = 0;
   failed = result == nullptr || PyBytes_AsStringAndSize(result, &bytes, &length) != 0;
   text = failed ? textOfError() : std::string(bytes, static_cast<std::size_t>(length));
   Py_XDECREF(result);
+  Py_DECREF(callable);
 }
 
 // Asks a serving thread, and waits. False: `text` says why not.
@@ -233,6 +249,10 @@ PyObject* serve(PyObject*, PyObject* spawn) {
   lock.unlock();
   PyEval_RestoreThread(state);
   Py_RETURN_NONE;
+}
+
+PyObject* isStillAsked(PyObject*, PyObject*) {
+  return PyBool_FromLong(beingAnswered != nullptr && isAsked(beingAnswered) ? 1 : 0);
 }
 
 PyObject* close(PyObject*, PyObject*) {

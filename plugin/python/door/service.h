@@ -48,6 +48,8 @@ Service& service();
 // The body of a serving thread; `spawn` starts another one. close() ends all of them, and waits for that.
 PyObject* serve(PyObject* module, PyObject* spawn);
 PyObject* close(PyObject* module, PyObject*);
+// is_asked(): for the callable of storeOf(), whether somebody still waits for its answer.
+PyObject* isStillAsked(PyObject* module, PyObject*);
 // In a forked child, where no other thread is.
 PyObject* afterFork(PyObject* module, PyObject*);
 

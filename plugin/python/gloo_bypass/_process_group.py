@@ -13,6 +13,7 @@ import ctypes
 import datetime
 import os
 import threading
+import time
 import weakref
 from typing import Any, Callable, List, Optional
 
@@ -25,6 +26,7 @@ from ._calls import c10d
 from ._movement import Movement
 from ._work import milliseconds
 
+_LONGEST_WAIT_S = 1
 _LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
 _door.main_thread(threading.main_thread().ident or 0)
@@ -56,10 +58,27 @@ def _store_asked(store: Any) -> Callable[[str, str, bytes, int], bytes]:
             return b""
         if what == "has":
             return b"1" if store.check([key]) else b"0"
-        store.wait([key], datetime.timedelta(milliseconds=timeout_ms))
+        _await(store, key, timeout_ms)
         return bytes(store.get(key))
 
     return ask
+
+
+def _await(store: Any, key: str, timeout_ms: int) -> None:
+    """In short waits, for each holds a lock of the store, which the program needs again once it has given up."""
+    end = time.monotonic() + timeout_ms / 1000
+    while True:
+        began = time.monotonic()
+        limit = max(0.001, min(_LONGEST_WAIT_S, end - began))
+        try:
+            store.wait([key], datetime.timedelta(seconds=limit))
+            return
+        except RuntimeError:
+            now = time.monotonic()
+            if now - began < limit / 2 or not _door.is_asked():  # no matter of time, or nobody waits
+                raise
+            if now >= end:
+                raise RuntimeError(f"{key} did not come in {timeout_ms} ms") from None
 
 
 class ProcessGroup(Movement):

@@ -50,6 +50,8 @@ def test_Messages_TagsAndAnySource_AreAsGloos(new_enough, size):
         ("time_passes", 2),
         ("barrier_without_a_rank", 3),
         ("ctrl_c_while_the_group_is_made", 2),
+        ("store_after_ctrl_c", 2),
+        ("question_outlives_who_asked", 1),
         ("asynchronous_failure", 2),
         ("forked", 2),
         ("tensors_live_until_the_end", 2),

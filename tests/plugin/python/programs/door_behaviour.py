@@ -384,6 +384,47 @@ def ctrl_c_while_the_group_is_made():
 
 
 @case
+def store_after_ctrl_c():
+    """The program's store is free again, though a thread of ours was waiting in it."""
+    is_first = int(os.environ["RANK"]) == 0
+    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, is_first)
+    if is_first:
+        for _ in range(2):
+            interrupted_in(lambda: dist.init_process_group("bypass", store=store, rank=0, world_size=2))
+            began = time.monotonic()
+            store.set("key", "value")
+            took = time.monotonic() - began
+            assert took < 10, f"set() took {took} s"
+        store.set("end", "")
+    else:
+        store.wait(["end"])
+
+
+@case
+def question_outlives_who_asked():
+    """A thread that begins to serve after a Ctrl-C leaves alone what the store was to be asked."""
+    import gloo_bypass._process_group as ours
+
+    asked = []
+
+    def create(store):
+        ours._door.create(ours._table(), 0, 2, 60000, "", "", store)
+
+    def answer(*question):
+        asked.append(question)
+        return b""
+
+    def refuse(*question):
+        raise ValueError("not today")
+
+    interrupted_in(lambda: create(answer))  # no thread serves yet
+    ours._work.ensure_serving()
+    for _ in range(20):
+        assert "not today" in raised(RuntimeError, lambda: create(refuse))
+    assert asked == [], asked
+
+
+@case
 def ranks_disagree():
     rank, size = start()
     tensor = torch.ones(8 if rank == 0 else 9)
