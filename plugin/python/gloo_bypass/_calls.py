@@ -48,6 +48,16 @@ def check_numel(what: str, tensor: torch.Tensor, wanted: int) -> None:
         )
 
 
+def check_pairs(what: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    if not inputs:
+        raise ArgumentError(f"gloo_bypass: {what} requires non-empty input tensor list")
+    if len(outputs) != len(inputs):
+        raise ArgumentError(
+            f"gloo_bypass: {what} requires input/output tensor lists to have the same length, not {len(inputs)} and "
+            f"{len(outputs)}"
+        )
+
+
 class Calls(dist.ProcessGroup):  # type: ignore[misc]
     _rank: int
     _size: int
@@ -118,6 +128,15 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         if not _profiling.enabled():
             return None, None
         return _profiling.Event(f"{self._says}:{_profiling.TITLES[kind]}", inputs), _profiling.SILENT
+
+    def _coalesced(
+        self, what: str, kind: int, start: Any, outputs: Sequence[Any], inputs: Tensors, opts: Any, result: Tensors
+    ) -> Any:
+        """Starts one operation for each output and its input: one work and one event for all."""
+        check_pairs(what, outputs, inputs)
+        event, part = self._one_event(kind, inputs)
+        works = [start(*pair, opts, part) for pair in zip(outputs, inputs)]
+        return self._join(works, result, event)
 
     def _join(self, works: Sequence[Work], result: Tensors, event: Optional[_profiling.Event] = None) -> Any:
         """One for all of them."""

@@ -6,7 +6,7 @@ from typing import Any, List, Optional, Sequence
 import torch
 
 from . import _profiling, _tensors as of
-from ._calls import Tensors, c10d, check_numel, listed, only, options_of, root_of
+from ._calls import Tensors, c10d, check_numel, check_pairs, listed, only, options_of, root_of
 from ._reductions import Reductions
 from ._several import check_alike
 from ._tensors import ArgumentError, Staging
@@ -91,13 +91,7 @@ class Movement(Reductions):
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.AllgatherOptions, opts, timeout=timeout)
-        if not inputs:
-            raise ArgumentError("gloo_bypass: allgather requires non-empty input tensor list")
-        if len(outputs) != len(inputs):
-            raise ArgumentError(
-                "gloo_bypass: allgather requires input/output tensor lists to have the same length, not "
-                f"{len(inputs)} and {len(outputs)}"
-            )
+        check_pairs("allgather", outputs, inputs)
         if (other := self._other(inputs[0])) is not None:
             return other.allgather(outputs, inputs, opts)
         if len(inputs) > 1:
@@ -118,12 +112,12 @@ class Movement(Reductions):
 
     def allgather_coalesced(self, outputs: List[Tensors], inputs: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllgatherOptions, opts)
-        if (other := self._other(inputs[0])) is not None:
+        if inputs and (other := self._other(inputs[0])) is not None:
             return other.allgather_coalesced(outputs, inputs, opts)
         turned = self._turned(outputs, len(inputs))
-        event, part = self._one_event(of.ALL_GATHER, inputs)
-        works = [self._start_all_gather(*pair, opts, part) for pair in zip(turned, inputs)]
-        return self._join(works, [tensor for row in outputs for tensor in row], event)
+        result = [tensor for row in outputs for tensor in row]
+        start = self._start_all_gather
+        return self._coalesced("allgather_coalesced", of.ALL_GATHER, start, turned, inputs, opts, result)
 
     def _turned(self, outputs: List[Tensors], inputs: int) -> List[Tensors]:
         """Lists by rank, as PyTorch documents them, turned into lists by input."""
@@ -156,11 +150,10 @@ class Movement(Reductions):
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllgatherOptions, opts)
-        if (other := self._other(inputs[0])) is not None:
+        if inputs and (other := self._other(inputs[0])) is not None:
             return other.allgather_into_tensor_coalesced(outputs, inputs, opts)
-        event, part = self._one_event(of.ALL_GATHER, inputs)
-        works = [self._start_all_gather_single(*pair, opts, part) for pair in zip(outputs, inputs)]
-        return self._join(works, outputs, event)
+        start = self._start_all_gather_single
+        return self._coalesced("allgather_into_tensor_coalesced", of.ALL_GATHER, start, outputs, inputs, opts, outputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 

@@ -153,10 +153,11 @@ class Reductions(Several):
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.ReduceScatterOptions, opts)
-        if (other := self._other(outputs[0])) is not None:
+        if outputs and (other := self._other(outputs[0])) is not None:
             return other.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
-        event, part = self._one_event(of.REDUCE_SCATTER, inputs)
-        works = [self._start_reduce_scatter(*pair, opts, part) for pair in zip(outputs, inputs)]
-        return self._join(works, outputs, event)
+        start = self._start_reduce_scatter
+        return self._coalesced(
+            "reduce_scatter_tensor_coalesced", of.REDUCE_SCATTER, start, outputs, inputs, opts, outputs
+        )
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced

@@ -109,6 +109,20 @@ def wrong_arguments():
     )
     assert "PREMUL" in raised(ValueError, lambda: dist.all_reduce(one, torch.distributed._make_nccl_premul_sum(2.0)))
     assert "cannot be reduced" in raised(ValueError, lambda: group.allreduce([one.to(torch.float8_e4m3fn)]))
+    whole = torch.ones(4 * size)
+    for call, outputs, inputs in (
+        (group.allgather_into_tensor_coalesced, [whole], [one, one]),
+        (group.allgather_into_tensor_coalesced, [whole, whole], [one]),
+        (group.reduce_scatter_tensor_coalesced, [one], [whole, whole]),
+        (group.reduce_scatter_tensor_coalesced, [one, one], [whole]),
+    ):
+        assert "the same length" in raised(ValueError, lambda: call(outputs, inputs))
+    for call in (
+        lambda: group.allgather_into_tensor_coalesced([], []),
+        lambda: group.reduce_scatter_tensor_coalesced([], []),
+        lambda: group.allgather_coalesced([[]] * size, []),
+    ):
+        assert "non-empty" in raised(ValueError, call)
     assert "COO" in raised(ValueError, lambda: dist.all_reduce(torch.eye(3).to_sparse_csr()))
     assert "peer" in raised(ValueError, lambda: group.send([one], size, 0))
     raised(RuntimeError, lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG))
