@@ -20,7 +20,7 @@ class Reductions(Several):
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, *, op: Any = None) -> Any:
         # The short way, for one plain tensor of a synchronous call: each attribute costs.
-        if len(tensors) == 1 and opts.__class__ is _OPTIONS and not opts.asyncOp:
+        if tensors.__class__ is list and len(tensors) == 1 and opts.__class__ is _OPTIONS and not opts.asyncOp:
             tensor = tensors[0]
             element = of.TYPES.get(tensor.dtype)
             if (

@@ -88,6 +88,8 @@ def beyond_gloo():
     assert eights.float().tolist() == [0.0] * 4
     for call in (
         lambda: group.allreduce(torch.ones(1)),
+        lambda: group.allreduce(torch.tensor(1.0)),
+        lambda: group.allreduce(torch.tensor(1.0), dist.AllreduceOptions()),
         lambda: group.allreduce([torch.ones(1)], dist.ReduceOp.SUM),
         lambda: group.broadcast(torch.ones(1), 0),
         lambda: group.barrier(),
