@@ -50,8 +50,6 @@ class Several(Calls):
 
     def _all_reduce_several(self, tensors: Tensors, reduction: int, opts: Any) -> Any:
         staging = Staging(of.ALL_REDUCE, tensors, reduction)
-        if tensors[0].dtype.is_complex and reduction not in (of.SUM, of.AVERAGE):
-            raise ArgumentError(f"gloo_bypass: {tensors[0].dtype} can be summed and averaged only")
         whole = self._combined([staging.input(tensor) for tensor in tensors], reduction).contiguous()
         staging.copies = [(tensor, whole) for tensor in tensors]
         block = staging.block(whole)
