@@ -26,7 +26,7 @@ from ._calls import c10d
 from ._movement import Movement
 from ._work import milliseconds
 
-_LONGEST_WAIT_S = 1
+_LONGEST_PAUSE_S = 0.1
 _LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
 _door.main_thread(threading.main_thread().ident or 0)
@@ -65,20 +65,15 @@ def _store_asked(store: Any) -> Callable[[str, str, bytes, int], bytes]:
 
 
 def _await(store: Any, key: str, timeout_ms: int) -> None:
-    """In short waits, for each holds a lock of the store, which the program needs again once it has given up."""
+    """Looks again and again: a wait of TCPStore's holds a lock, which the program needs again once it has given up, and
+    several short ones would print a warning each."""
     end = time.monotonic() + timeout_ms / 1000
-    while True:
-        began = time.monotonic()
-        limit = max(0.001, min(_LONGEST_WAIT_S, end - began))
-        try:
-            store.wait([key], datetime.timedelta(seconds=limit))
-            return
-        except RuntimeError:
-            now = time.monotonic()
-            if now - began < limit / 2 or not _door.is_asked():  # no matter of time, or nobody waits
-                raise
-            if now >= end:
-                raise RuntimeError(f"{key} did not come in {timeout_ms} ms") from None
+    pause = 0.001
+    while not store.check([key]):
+        if time.monotonic() >= end or not _door.is_asked():
+            raise RuntimeError(f"{key} did not come in {timeout_ms} ms")
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
 class ProcessGroup(Movement):
