@@ -79,7 +79,7 @@ TEST(NetworkWire_Addresses, OtherVersionOrSize_NamesBothValues) {
   Bytes other = bytes;
   other[4] = std::byte{9};
   EXPECT_EQ(decodeAddresses(other, 1, 3).error().code, ErrorCode::kConfiguration);
-  EXPECT_THAT(decodeAddresses(other, 1, 3).error().message, HasSubstr("rank 1 has version 9 and this rank 1"));
+  EXPECT_THAT(decodeAddresses(other, 1, 3).error().message, HasSubstr("rank 1 has version 9 and this rank 2"));
   EXPECT_FALSE(decodeAddresses(bytes, 2, 3).ok());
 }
 
