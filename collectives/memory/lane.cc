@@ -3,6 +3,7 @@
 #include <immintrin.h>
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "transport/base/futex.h"
@@ -15,8 +16,22 @@ namespace {
 constexpr int kPauses = 50, kYields = 20;
 // While a rank looks for longer, it reads the clock after this many yields, each after kPausesBetween pauses.
 constexpr int kYieldsBetween = 16, kPausesBetween = 20;
+// Waits that end with the first yield, nearly every second one, mean that the peer runs on this core. The kernel moves
+// neither of two threads that hand a core to each other, for tens of milliseconds. Each counts 2, a wait that is over
+// at once takes 1 away, a longer one all.
+constexpr int kHandedOver = 64;
 // A sleeper looks for a problem this often: so long does the end of a peer stay unnoticed.
 constexpr Duration kSleep = std::chrono::milliseconds(2);
+
+// This thread, if it may use another one. Where it may run stays as it was.
+void moveToAnotherCore() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0 || CPU_COUNT(&allowed) < 2) return;
+  cpu_set_t others = allowed;
+  CPU_CLR(::sched_getcpu(), &others);
+  if (CPU_COUNT(&others) == 0 || ::sched_setaffinity(0, sizeof(others), &others) != 0) return;
+  (void)::sched_setaffinity(0, sizeof(allowed), &allowed);
+}
 
 }  // namespace
 
@@ -51,8 +66,16 @@ Status Lane::await() {
 Status Lane::awaitPeer(int peer) {
   Line& line = segment_.line(peer, index_, round_);
   for (int i = 0; i < kPauses; ++i) {
-    if (line.round.load(std::memory_order_acquire) == round_) return {};
+    if (line.round.load(std::memory_order_acquire) == round_) {
+      handedOver_ = std::max(handedOver_ - 1, 0);
+      return {};
+    }
     _mm_pause();
+  }
+  if (handedOver_ >= kHandedOver) {
+    handedOver_ = 0;
+    // One of the two.
+    if (patience_.looking > Duration::zero() && rank_ > peer) moveToAnotherCore();
   }
   return awaitSlowly(peer, line);
 }
@@ -61,7 +84,10 @@ Status Lane::awaitSlowly(int peer, Line& line) {
   const auto arrived = [&] { return line.round.load(std::memory_order_acquire) == round_; };
   for (int i = 0; i < kYields; ++i) {
     ::sched_yield();
-    if (arrived()) return {};
+    if (arrived()) {
+      handedOver_ = i == 0 ? handedOver_ + 2 : 0;
+      return {};
+    }
   }
   const TimePoint begin = monotonicNow();
   while (monotonicNow() - begin < patience_.looking) {

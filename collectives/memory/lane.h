@@ -66,6 +66,7 @@ class Lane {
   std::uint32_t round_ = 0;
   DescriptionWords words_;  // of this round
   int differing_ = -1;
+  int handedOver_ = 0;  // how sure it is that a peer runs on this core
 };
 
 }  // namespace gloo_bypass::collectives
