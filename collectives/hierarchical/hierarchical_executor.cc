@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "collectives/vector_part.h"
+
 namespace gloo_bypass::collectives {
 namespace {
 
@@ -24,17 +26,6 @@ BasicBlock<Byte> cut(const BasicBlock<Byte>& block, std::size_t element, std::si
 
 std::size_t elementsIn(std::size_t bytes, std::size_t element) {
   return std::max(bytes / kLineBytes, std::size_t{1}) * kLineBytes / element;
-}
-
-// The part of `count` elements that belongs to a place, in whole cache lines.
-struct Part {
-  std::size_t begin, count;
-};
-Part partOf(std::size_t count, std::size_t element, int place, std::size_t places) {
-  const std::size_t lines = (count * element + kLineBytes - 1) / kLineBytes;
-  const std::size_t each = (lines + places - 1) / places * kLineBytes / element;
-  const std::size_t begin = std::min(count, each * static_cast<std::size_t>(place));
-  return {begin, std::min(each, count - begin)};
 }
 
 }  // namespace
@@ -183,7 +174,7 @@ Status HierarchicalExecutor::allReduceByPlaces(const Call& call) {
   std::vector<Block> outputs(places);
   return inChunks(call.inputs[0].count, chunkOf(call), [&](std::size_t begin, std::size_t count) {
     for (std::size_t place = 0; place < places; ++place) {
-      const Part part = partOf(count, element, static_cast<int>(place), places);
+      const VectorPart part = partOf(count, element, static_cast<int>(place), places);
       inputs[place] = cut(call.inputs[0], element, begin + part.begin, part.count);
       outputs[place] = cut(call.outputs[0], element, begin + part.begin, part.count);
     }

@@ -6,6 +6,7 @@
 #include "collectives/memory/copy.h"
 #include "collectives/memory/memory_transport.h"
 #include "collectives/reduce.h"
+#include "collectives/vector_part.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
@@ -76,13 +77,9 @@ struct Chunks {
     std::size_t offset, bytes;  // in the vector
   };
   Part part(std::uint64_t chunk, int rank) const {
-    const std::size_t begin = chunk * elements, length = std::min(elements, total - begin);
-    const std::size_t perLine = kLineBytes / element;
-    const std::size_t share = (length + static_cast<std::size_t>(ranks) * perLine - 1) /
-                              (static_cast<std::size_t>(ranks) * perLine) * perLine;
-    const std::size_t from = std::min(length, share * static_cast<std::size_t>(rank));
-    const std::size_t to = std::min(length, from + share);
-    return {(begin + from) * element, (to - from) * element};
+    const std::size_t begin = chunk * elements;
+    const VectorPart part = partOf(std::min(elements, total - begin), element, rank, static_cast<std::size_t>(ranks));
+    return {(begin + part.begin) * element, part.count * element};
   }
 };
 

@@ -41,7 +41,7 @@ TRAINER_MAY_INCLUDE = {
 }
 # What executors of collective operations stand on; they do not know each other.
 EXECUTORS_SHARE = [
-    f"collectives/{name}.h" for name in ("executor", "interruption", "operation", "reduce", "rendezvous")
+    f"collectives/{name}.h" for name in ("executor", "interruption", "operation", "reduce", "rendezvous", "vector_part")
 ]
 # The rooms that a room may include from (besides itself), with their contents. A file belongs to the deepest room in
 # this list. Siblings do not know each other.
