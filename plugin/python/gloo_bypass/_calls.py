@@ -120,9 +120,6 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         operation = self._door.start(*call, staging.kept)
         return Work((operation,), result, staging.copy_back if staging.copies else None, event)
 
-    def _do(self, *arguments: Any, **more: Any) -> Any:
-        return self._start(*arguments, **more)
-
     def _one_event(self, kind: int, inputs: Tensors) -> Tuple[Optional[_profiling.Event], Optional[_profiling.Event]]:
         """Of a coalesced call, and of each of its parts."""
         if not _profiling.enabled():

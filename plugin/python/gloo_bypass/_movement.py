@@ -41,7 +41,7 @@ class Movement(Reductions):
         is_root = opts.rootRank == self._rank
         block = staging.block(staging.input(tensor) if is_root else staging.both(tensor))
         blocks = (block, ()) if is_root else ((), block)
-        return self._do(of.BROADCAST, staging, opts, *blocks, [tensor], root=opts.rootRank)
+        return self._start(of.BROADCAST, staging, opts, *blocks, [tensor], root=opts.rootRank)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
         if isinstance(inputs, torch.Tensor):
@@ -62,7 +62,7 @@ class Movement(Reductions):
         staging = Staging(of.GATHER, [tensor, *targets])
         source = staging.block(staging.input(tensor))
         blocks = staging.outputs(targets)
-        return self._do(of.GATHER, staging, opts, source, blocks, list(targets), root=opts.rootRank)
+        return self._start(of.GATHER, staging, opts, source, blocks, list(targets), root=opts.rootRank)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
         if isinstance(outputs, torch.Tensor):
@@ -83,7 +83,7 @@ class Movement(Reductions):
         staging = Staging(of.SCATTER, [tensor, *sources])
         blocks = staging.inputs(sources)
         target = staging.block(staging.output(tensor))
-        return self._do(of.SCATTER, staging, opts, blocks, target, [tensor], root=opts.rootRank)
+        return self._start(of.SCATTER, staging, opts, blocks, target, [tensor], root=opts.rootRank)
 
     # --- from all to all ---
 
@@ -167,7 +167,7 @@ class Movement(Reductions):
         staging = Staging(of.ALL_TO_ALL, [*inputs, *outputs])
         sources = staging.inputs(inputs)
         targets = staging.outputs(outputs)
-        return self._do(of.ALL_TO_ALL, staging, opts, sources, targets, outputs)
+        return self._start(of.ALL_TO_ALL, staging, opts, sources, targets, outputs)
 
     def all_to_all_single(
         self,
@@ -183,7 +183,7 @@ class Movement(Reductions):
         staging = Staging(of.ALL_TO_ALL, [tensor, output])
         sources = staging.parts(staging.input(tensor), self._split("input", tensor, input_splits))
         targets = staging.parts(staging.output(output), self._split("output", output, output_splits))
-        return self._do(of.ALL_TO_ALL, staging, opts, sources, targets, [output])
+        return self._start(of.ALL_TO_ALL, staging, opts, sources, targets, [output])
 
     def alltoall_base(self, *arguments: Any, **more: Any) -> Any:
         return self.all_to_all_single(*arguments, **more)
@@ -209,7 +209,7 @@ class Movement(Reductions):
         device = getattr(opts, "device", None)
         if device is not None and device.type in self._others:
             return self._others[device.type][1].barrier(opts)
-        return self._do(of.BARRIER, Staging(of.BARRIER, [torch.empty(0)]), opts, (), (), [])
+        return self._start(of.BARRIER, Staging(of.BARRIER, [torch.empty(0)]), opts, (), (), [])
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Through the store, so that a rank that does not come costs this barrier only, and rank 0 names it. `timeout`
@@ -282,9 +282,7 @@ class Movement(Reductions):
         tensor = only("recv", "tensor", listed(tensors))
         if (other := self._other(tensor)) is not None:
             return other.recv_anysource([tensor], tag)
-        return self._receive(
-            "recvAnySource", tensor, _ANY_PEER, tag
-        )  # a future does not know who sent; C++ calls this nowhere
+        return self._receive("recvAnySource", tensor, _ANY_PEER, tag)
 
     def _receive(self, title: str, tensor: torch.Tensor, peer: int, tag: int) -> Work:
         staging = Staging(of.BROADCAST, [tensor])

@@ -49,7 +49,7 @@ class Reductions(Several):
             return self._all_reduce_several(tensors, reduction, opts)
         staging = Staging(of.ALL_REDUCE, [tensor], reduction)
         block = staging.block(staging.both(tensor))
-        return self._do(of.ALL_REDUCE, staging, opts, block, block, [tensor], reduction)
+        return self._start(of.ALL_REDUCE, staging, opts, block, block, [tensor], reduction)
 
     def _all_reduce_sparse(self, tensors: Tensors, reduction: int, opts: Any) -> Any:
         """At once, on this thread: it takes several operations, and the later ones depend on the first."""
@@ -79,7 +79,7 @@ class Reductions(Several):
         staging = Staging(of.ALL_GATHER, [tensor, *outputs])
         source = staging.block(staging.input(tensor))
         blocks = staging.outputs(outputs)
-        self._do(of.ALL_GATHER, staging, opts, source, blocks, outputs, uneven=True)
+        self._start(of.ALL_GATHER, staging, opts, source, blocks, outputs, uneven=True)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllreduceCoalescedOptions, opts)
@@ -100,7 +100,7 @@ class Reductions(Several):
         pieces = flat.split([tensor.numel() for tensor in tensors])
         staging.copies = [(tensor, piece.view(tensor.shape)) for tensor, piece in zip(tensors, pieces)]
         block = staging.block(flat)
-        return self._do(of.ALL_REDUCE, staging, opts, block, block, tensors, reduction)
+        return self._start(of.ALL_REDUCE, staging, opts, block, block, tensors, reduction)
 
     def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
         opts = options_of(c10d.ReduceOptions, opts, rootRank=root_of(opts, root), reduceOp=op, timeout=timeout)
@@ -115,7 +115,7 @@ class Reductions(Several):
         root = opts.rootRank
         is_root = root == self._rank
         block = staging.block(staging.both(tensor) if is_root else staging.input(tensor))
-        return self._do(of.REDUCE, staging, opts, block, block if is_root else (), [tensor], reduction, root)
+        return self._start(of.REDUCE, staging, opts, block, block if is_root else (), [tensor], reduction, root)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
         if isinstance(outputs, torch.Tensor):
@@ -130,7 +130,7 @@ class Reductions(Several):
         staging = Staging(of.REDUCE_SCATTER, [output, *parts], reduction)
         blocks = staging.inputs(parts)
         target = staging.block(staging.output(output))
-        return self._do(of.REDUCE_SCATTER, staging, opts, blocks, target, [output], reduction)
+        return self._start(of.REDUCE_SCATTER, staging, opts, blocks, target, [output], reduction)
 
     def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
         opts = options_of(c10d.ReduceScatterOptions, opts)

@@ -53,7 +53,7 @@ class Several(Calls):
         whole = self._combined([staging.input(tensor) for tensor in tensors], reduction).contiguous()
         staging.copies = [(tensor, whole) for tensor in tensors]
         block = staging.block(whole)
-        return self._do(of.ALL_REDUCE, staging, opts, block, block, tensors, reduction)
+        return self._start(of.ALL_REDUCE, staging, opts, block, block, tensors, reduction)
 
     def _broadcast_several(self, tensors: Tensors, opts: Any) -> Any:
         is_root = opts.rootRank == self._rank
@@ -62,7 +62,7 @@ class Several(Calls):
         staging.copies = [(tensor, whole) for tensor in tensors]
         block = staging.block(whole)
         blocks = (block, ()) if is_root else ((), block)
-        return self._do(of.BROADCAST, staging, opts, *blocks, tensors, root=opts.rootRank)
+        return self._start(of.BROADCAST, staging, opts, *blocks, tensors, root=opts.rootRank)
 
     def _all_gather_several(self, outputs: List[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Each list of outputs gets all ranks' inputs, those of a rank one after the other."""
@@ -80,4 +80,4 @@ class Several(Calls):
         staging.copies = [pair for row in outputs for pair in zip(row, whole.flatten(0, 1))]
         source = staging.block(own)
         parts = staging.parts(whole, [own.numel()] * self._size)
-        return self._do(of.ALL_GATHER, staging, opts, source, parts, outputs)
+        return self._start(of.ALL_GATHER, staging, opts, source, parts, outputs)
