@@ -61,7 +61,7 @@ constexpr std::size_t kMostPartBytes = kMiB, kLeastPartBytes = 4 * kKiB;
 // Longer messages wait for the receiver's grant (GLOO_BYPASS_RENDEZVOUS_BYTES). Up to four that do not wait are faster
 // than one that does.
 constexpr std::size_t kUnaskedBytes = 32 * kKiB;
-constexpr std::size_t kMostOfThem = 4;
+constexpr std::size_t kMostUnaskedParts = 4;
 
 bool addsSeveralMessages(Algorithm algorithm) {
   return algorithm == Algorithm::kOneShot || algorithm == Algorithm::kDirect || algorithm == Algorithm::kDoubleTree ||
@@ -227,7 +227,7 @@ const Rule& ChoiceTable::ruleFor(const Circumstances& circumstances) const {
 Choice ChoiceTable::choose(const Circumstances& circumstances) const {
   Choice choice = choiceOf(ruleFor(circumstances).algorithm, circumstances.ranks);
   const std::size_t each = circumstances.bytes / static_cast<std::size_t>(std::max(1, circumstances.ranks));
-  if (each > kUnaskedBytes && each <= kMostOfThem * kUnaskedBytes)
+  if (each > kUnaskedBytes && each <= kMostUnaskedParts * kUnaskedBytes)
     choice.partBytes = std::min(choice.partBytes, kUnaskedBytes);
   return choice;
 }

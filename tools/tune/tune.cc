@@ -27,11 +27,12 @@ std::variant<TuneOptions, std::string> parse(int argc, const char* const* argv) 
       "many "
       "as programs will have, one on each host.");
   app.set_version_flag("--version", "tune " + buildVersion());
+  app.option_defaults()->always_capture_default();
   app.add_option("--ranks", options.ranks,
                  "start so many ranks here; without it this is one rank, and RANK, WORLD_SIZE, MASTER_ADDR and "
                  "MASTER_PORT say which")
       ->check(CLI::Range(2, 256));
-  app.add_option("--transport", options.transport, "DPDK, UDP or RDMA")->capture_default_str();
+  app.add_option("--transport", options.transport, "DPDK, UDP or RDMA");
   app.add_option("--groups", options.groups, "numbers of ranks to measure; default: powers of two, and all")
       ->delimiter(',');
   app.add_option("-b,--minbytes", options.minBytes, "least size")->transform(CLI::AsSizeValue(false));
@@ -45,9 +46,6 @@ std::variant<TuneOptions, std::string> parse(int argc, const char* const* argv) 
   app.add_option("--timeout", options.timeoutSeconds, "seconds for connecting and for one operation")
       ->check(CLI::Range(0.1, 86400.0));
   app.add_option("--deadline", options.deadlineSeconds, "seconds for all")->check(CLI::Range(1.0, 1e7));
-  for (CLI::Option* option : app.get_options()) {
-    if (option->get_name() != "--groups" && option->get_items_expected_max() == 1) option->capture_default_str();
-  }
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 34;
   if (options.minBytes == 0 || options.minBytes > options.maxBytes || options.maxBytes > kMostBytes) {
