@@ -91,6 +91,19 @@ struct Sum {
   }
 };
 
+// What the rank's process returns: 0 if the group's sums of short and long vectors are right.
+int sumsAllSizes(Group& group, int rank, int ranks) {
+  for (const std::size_t count : {1, 1000, 500'000}) {
+    Sum sum;
+    const Status status = group.run(sum.call(count, static_cast<float>(rank + 1)), 0ms);
+    if (!status) return complain(status.error().message);
+    for (const float value : sum.values) {
+      if (value != static_cast<float>(ranks * (ranks + 1) / 2)) return complain("a wrong sum");
+    }
+  }
+  return 0;
+}
+
 TEST(Group_Make, ProcessesOfOneHost_SumThroughMemory) {
   for (const int ranks : {1, 2, 4}) {
     const TemporaryFolder folder;
@@ -98,14 +111,7 @@ TEST(Group_Make, ProcessesOfOneHost_SumThroughMemory) {
       auto group = makeGroup(folder.path, rank, ranks);
       if (!group) return complain(group.error().message);
       if (group.value()->describe().find("flat shared memory") == std::string::npos) return complain("another link");
-      for (const std::size_t count : {1, 1000, 500'000}) {
-        Sum sum;
-        const Status status = group.value()->run(sum.call(count, static_cast<float>(rank + 1)), 0ms);
-        if (!status) return complain(status.error().message);
-        for (const float value : sum.values) {
-          if (value != static_cast<float>(ranks * (ranks + 1) / 2)) return complain("a wrong sum");
-        }
-      }
+      if (const int fault = sumsAllSizes(*group.value(), rank, ranks); fault != 0) return fault;
       return 0;
     });
     for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(processes.status(rank), 0) << ranks;
@@ -120,14 +126,7 @@ TEST(Group_Make, SeveralRanksOnSomeHosts_SumThroughMemoryAndNetwork) {
       auto group = makeGroup(folder.path, rank, ranks, "", hosts.substr(static_cast<std::size_t>(rank), 1));
       if (!group) return complain(group.error().message);
       if (group.value()->describe().find("2 hosts") == std::string::npos) return complain(group.value()->describe());
-      for (const std::size_t count : {1, 1000, 500'000}) {
-        Sum sum;
-        const Status status = group.value()->run(sum.call(count, static_cast<float>(rank + 1)), 0ms);
-        if (!status) return complain(status.error().message);
-        for (const float value : sum.values) {
-          if (value != static_cast<float>(ranks * (ranks + 1) / 2)) return complain("a wrong sum");
-        }
-      }
+      if (const int fault = sumsAllSizes(*group.value(), rank, ranks); fault != 0) return fault;
       const auto counters = nlohmann::json::parse(ProcessTransport::instance().countersJson());
       const char host = hosts[static_cast<std::size_t>(rank)];
       const bool alone = std::count(hosts.begin(), hosts.end(), host) == 1;
