@@ -173,7 +173,8 @@ def test_Group_OldPyTorch_OneLineSaysNo(installed_torch, tmp_path):
     )
     result = run(["-c", program], environment_for(tmp_path), status=1)
     last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith("RuntimeError: gloo_bypass: the backend 'bypass' needs PyTorch 2.9 or later, this is "), last
+    needs = f"needs PyTorch 2.9 or later, this is {installed_torch[0]}."
+    assert last.startswith(f"RuntimeError: gloo_bypass: the backend 'bypass' {needs}"), last
 
 
 def test_Setting_OwnCollectivesWithOldPyTorch_ImportSaysNo(installed_torch, tmp_path):
@@ -181,7 +182,7 @@ def test_Setting_OwnCollectivesWithOldPyTorch_ImportSaysNo(installed_torch, tmp_
         pytest.skip("this PyTorch is new enough")
     environment = environment_for(tmp_path) | {"GLOO_BYPASS_COLLECTIVES": "own"}
     last = run(["-c", "import gloo_bypass"], environment, status=1).stderr.strip().splitlines()[-1]
-    assert "needs PyTorch 2.9 or later, this is " in last, last
+    assert f"needs PyTorch 2.9 or later, this is {installed_torch[0]}." in last, last
 
 
 def test_Setting_OwnCollectivesWithOldPyTorch_ImportAfterTorchsWarningAndGlooGroupsSayNo(installed_torch, tmp_path):
