@@ -32,7 +32,8 @@ std::variant<TuneOptions, std::string> parse(int argc, const char* const* argv) 
                  "start so many ranks here; without it this is one rank, and RANK, WORLD_SIZE, MASTER_ADDR and "
                  "MASTER_PORT say which")
       ->check(CLI::Range(2, 256));
-  app.add_option("--transport", options.transport, "DPDK, UDP or RDMA");
+  app.add_option("--transport", options.transport, "what ranks are connected by")
+      ->check(CLI::IsMember({"DPDK", "UDP", "RDMA"}));
   app.add_option("--groups", options.groups, "numbers of ranks to measure; default: powers of two, and all")
       ->delimiter(',');
   app.add_option("-b,--minbytes", options.minBytes, "least size")->transform(CLI::AsSizeValue(false));

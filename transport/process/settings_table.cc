@@ -48,7 +48,7 @@ std::vector<Setting> processSettings() {
           "Threads of one rank for large vectors inside a host, in gloo-bypass's own collectives; 0: as many as "
           "it has cores",
           kField<&Config::threads>),
-      textSetting("GLOO_BYPASS_ALGORITHM", "names", isAlgorithmNames,
+      textSetting("GLOO_BYPASS_ALGORITHM", "names in small letters", isAlgorithmNames,
                   "Algorithms of gloo-bypass's own collectives between hosts, by name: ring, or "
                   "all-reduce=ring,broadcast=binomial (`schedule --list` has all); empty: the table chooses",
                   kField<&Config::algorithm>),

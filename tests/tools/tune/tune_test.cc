@@ -47,6 +47,7 @@ TEST(Tune, WrongOptions_AreRefusedInOneLine) {
                                                     {"--ranks", "2", "-b", "0"},
                                                     {"--ranks", "2", "-b", "8", "-e", "4"},
                                                     {"--ranks", "2", "--tolerance", "nan"},
+                                                    {"--ranks", "2", "--transport", "TCP"},
                                                     {}}) {
     const auto finished = tune(arguments);
     EXPECT_EQ(finished.shellStatus(), 2) << finished.err;
