@@ -4,11 +4,14 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "tools/all_reduce_perf/device_factory.h"
 #include "tools/all_reduce_perf/rank_runs.h"
 #include "tools/common/command_line.h"
 #include "tools/common/result_file.h"
@@ -21,19 +24,19 @@ namespace {
 
 std::variant<TuneOptions, std::string> parse(int argc, const char* const* argv) {
   TuneOptions options;
+  std::vector<std::string> transports = transportNames();
+  std::erase_if(transports, std::not_fn(hasOwnCollectives));
   CLI::App app(
       "Measures which algorithm of gloo-bypass's own collectives is the fastest for each kind of operation, size and "
       "number of ranks, and writes the table that GLOO_BYPASS_CHOICES names. Run it with the ranks' own places: as "
-      "many "
-      "as programs will have, one on each host.");
+      "many as programs will have, one on each host.");
   app.set_version_flag("--version", "tune " + buildVersion());
   app.option_defaults()->always_capture_default();
   app.add_option("--ranks", options.ranks,
                  "start so many ranks here; without it this is one rank, and RANK, WORLD_SIZE, MASTER_ADDR and "
                  "MASTER_PORT say which")
       ->check(CLI::Range(2, 256));
-  app.add_option("--transport", options.transport, "what ranks are connected by")
-      ->check(CLI::IsMember({"DPDK", "UDP", "RDMA"}));
+  app.add_option("--transport", options.transport, "what ranks are connected by")->check(CLI::IsMember(transports));
   app.add_option("--groups", options.groups, "numbers of ranks to measure; default: powers of two, and all")
       ->delimiter(',');
   app.add_option("-b,--minbytes", options.minBytes, "least size")->transform(CLI::AsSizeValue(false));
