@@ -31,7 +31,7 @@ EPILOG = """\
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --transports TCP,DPDK,DPDK/own
   scripts/compare-programs --table docs/runs/programs-*.json            what was stored, as Markdown
-  scripts/compare-programs --table docs/runs/own-programs-2-cores.json --page page.html          and as a page
+  scripts/compare-programs --table docs/runs/programs-2-cores.json --page page.html          and as a page
 
 Training needs transformers in that Python (pip install transformers) and is left out without it.
 

@@ -2,6 +2,7 @@
 
 import re
 
+from gloo_bypass_tools.common import transports
 from gloo_bypass_tools.report import machine, memory_rates, programs
 from gloo_bypass_tools.report.programs import Key
 from gloo_bypass_tools.report.results_chart import bold, markdown, ratio_label, size_label, time_label
@@ -12,11 +13,13 @@ TRAINED_TOKENS = TRAINED["batch"] * TRAINED["length"]
 # What a reader looks for first, and its name.
 HEADLINES = (
     (Key("decoding", programs.TOKEN), f"tensor-parallel decoding, {DECODER['layers']} layers of {DECODER['hidden']:,}"),
+    (Key("decoding", programs.TOKEN_ALONE), "the same without its all-reduces"),
     (Key("all_reduce", programs.HOT, 4), "`all_reduce` of one float, one after the other"),
     (Key("all_reduce", programs.HOT, 8192), "`all_reduce` of 8 KiB, one after the other"),
     (Key("all_reduce", programs.ADDED, 8192, 2), "what one of 8 KiB adds after 2 ms of computing"),
     (Key("all_reduce", programs.HOT, 64 << 20), "`all_reduce` of 64 MiB"),
     (Key("training", programs.STEP), f"step of DistilGPT2 under DDP, {TRAINED_TOKENS} tokens a rank"),
+    (Key("training", programs.EXPOSED), "its exposed all-reduce"),
 )
 LABELS = {
     programs.TOKEN: "tensor-parallel decoding: a token",
@@ -46,6 +49,14 @@ def tokens(us):
     """Tokens a second."""
     rate = 1e6 / us
     return f"{rate:,.0f} tokens/s" if rate >= 100 else f"{rate:.3g} tokens/s"
+
+
+def heading(transport):
+    """`bypass` for DPDK/own: the name by which programs get our own collectives."""
+    device, own = transports.device_of(transport)
+    if not own:
+        return transport
+    return "`bypass`" if device == "DPDK" else f"`bypass` over {device}"
 
 
 def signed_time(us):
@@ -86,7 +97,7 @@ def about(run):
 def table_of(run):
     """Header and lines of a run with all its quantities: median and p99 over each transport, as Markdown."""
     first, *others = run.transports
-    header = ["", first, *(word for other in others for word in (other, ""))]
+    header = ["", first, *(word for other in others for word in (heading(other), ""))]
     lines = []
     for key in sorted(filter(label, run.keys()), key=place):
         lines.append([label(key), cell(run.row(key, first))])
@@ -127,7 +138,9 @@ def headline_cell(runs, key, transport):
 
 
 def headline_ratio(runs, key, transport):
-    """The ratios over all runs; bold if TCP wins in each of them."""
+    """The ratios over all runs; bold if TCP wins in each of them, '' if nothing is sent."""
+    if key.quantity in programs.ALONE:
+        return ""
     ratios = [found[0] for found in (run.ratio(key, transport) for run in runs) if found]
     return bold(spanned(ratios, ratio_label), max(ratios) < 1) if ratios else ""
 
@@ -152,7 +165,7 @@ def headline(runs):
         header = [
             f"PyTorch {newest[0]}.{newest[1]}, {ranks} ranks on {cores} cores of {processors}",
             f"Gloo {first}",
-            *(word for other in others for word in (other, "")),
+            *(word for other in others for word in (heading(other), "")),
         ]
         lines = []
         for key, text in HEADLINES:

@@ -55,6 +55,23 @@ def test_Whole_MachineThatWasNotSteady_IsSaid(write_run):
     assert "**The machine was not steady**" in tables.whole(stored_programs.read(write_run(alone_us=(500.0, 900.0))))
 
 
+def test_Tables_OwnCollectives_HaveTheNameThatProgramsUse(write_run):
+    def own(record):
+        record["transports"] = ["TCP", "DPDK/own"]
+        for row in record["rows"]:
+            row["transport"] = row["transport"].replace("DPDK", "DPDK/own")
+
+    run = stored_programs.read(write_run(own))
+    assert "|  | TCP | `bypass` |  |" in tables.whole(run) and "| Gloo TCP | `bypass` |  |" in tables.headline([run])
+    assert tables.heading("UDP/own") == "`bypass` over UDP" and tables.heading("UDP") == "UDP"
+
+
+def test_Headline_WhatSendsNothing_HasNoRatio(write_run):
+    text = tables.headline([stored_programs.read(write_run(alone_us=(500.0, 600.0)))])
+    assert cells_of(text, "its exposed all-reduce")[-1] == "4 x"
+    assert "0.83 x" not in text
+
+
 def test_Whole_DifferenceBelowZero_IsNothingAndHasNoRatio(write_run):
     def below(record):
         for row in record["rows"]:
