@@ -280,14 +280,6 @@ Result<std::unique_ptr<Group>> overHosts(const GroupOptions& options, const Link
       std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
 }
 
-// Whether memory serves a group of these hosts: not if every rank is alone on its own.
-bool canShare(const std::vector<int>& hostOf) {
-  std::vector<int> ranks(hostOf.size());  // by host
-  for (const int host : hostOf) ++ranks[static_cast<std::size_t>(host)];
-  const int most = *std::max_element(ranks.begin(), ranks.end());
-  return most > 1 && most <= Layout::kMostRanks;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::shared_ptr<Rendezvous> rendezvous) {
@@ -316,12 +308,14 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   auto common = commonChoices(cards.value());
   if (!common) return common.error();
   const std::vector<int> hostOf = hostsOf(cards.value());
-  const bool oneHost = std::count(hostOf.begin(), hostOf.end(), hostOf.front()) == options.size;
-  if (alone || (link.value().hasMemory && oneHost && canShare(hostOf))) {
+  const Hosts hosts(options.rank, hostOf);
+  // Not if every rank is alone on its host.
+  const bool memoryServes = link.value().hasMemory && hosts.mostRanks() > 1 && hosts.mostRanks() <= Layout::kMostRanks;
+  if (alone || (memoryServes && hosts.count() == 1)) {
     return overMemory(options, link.value(), cards.value(), std::move(place).value(), std::move(rendezvous), deadline);
   }
   // A host's ranks would be added first.
-  if (link.value().hasMemory && canShare(hostOf) && !common.value().keepsOrderOfRanks()) {
+  if (memoryServes && !common.value().keepsOrderOfRanks()) {
     return overHosts(options, link.value(), cards.value(), hostOf, std::move(common).value(), std::move(place).value(),
                      *rendezvous, deadline);
   }

@@ -35,8 +35,8 @@
 #include <vector>
 
 #include "collectives/executor.h"
-#include "collectives/hierarchical/hosts.h"
 #include "collectives/network/network_executor.h"
+#include "collectives/schedule/hosts.h"
 
 namespace gloo_bypass::collectives {
 

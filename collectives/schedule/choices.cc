@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "collectives/schedule/hosts.h"
 #include "transport/base/printable.h"
 
 namespace gloo_bypass::collectives {
@@ -144,8 +144,9 @@ Choice choiceOf(Algorithm algorithm, int size) {
 }
 
 bool shareHosts(std::span<const int> hostOf) {
-  const std::set<int> hosts(hostOf.begin(), hostOf.end());
-  return hosts.size() > 1 && hosts.size() < hostOf.size();
+  if (hostOf.empty()) return false;
+  const Hosts hosts(0, hostOf);
+  return hosts.count() > 1 && hosts.mostRanks() > 1;
 }
 
 ChoiceTable::ChoiceTable() = default;

@@ -1,4 +1,4 @@
-#include "collectives/hierarchical/hosts.h"
+#include "collectives/schedule/hosts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -27,6 +27,7 @@ Hosts::Hosts(int rank, std::span<const int> hostOf) {
   place_ = indexOf(mates(), rank);
   for (const auto& ranks : hosts_) {
     leaders_.push_back(ranks.front());
+    mostRanks_ = std::max(mostRanks_, static_cast<int>(ranks.size()));
     even_ = even_ && ranks.size() == mates().size();
   }
   if (!even_) return;

@@ -1,4 +1,4 @@
-#include "collectives/hierarchical/hosts.h"
+#include "collectives/schedule/hosts.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,6 +18,7 @@ TEST(Hosts_Of, RanksInTurn_AreGroupedByHostInTheOrderOfRanks) {
   EXPECT_EQ(hosts.mine(), 1);
   EXPECT_EQ(hosts.place(), 1);
   EXPECT_THAT(hosts.leaders(), ElementsAre(0, 1));
+  EXPECT_EQ(hosts.mostRanks(), 2);
   EXPECT_TRUE(hosts.even());
   EXPECT_THAT(hosts.column(), ElementsAre(2, 3));
   EXPECT_THAT(hosts.everyone(), ElementsAre(0, 1, 2, 3));
@@ -26,6 +27,7 @@ TEST(Hosts_Of, RanksInTurn_AreGroupedByHostInTheOrderOfRanks) {
 TEST(Hosts_Of, UnequalHosts_HaveNoColumns) {
   const int hostOf[] = {0, 1, 1};
   const Hosts hosts(2, hostOf);
+  EXPECT_EQ(hosts.mostRanks(), 2);
   EXPECT_FALSE(hosts.even());
   EXPECT_THAT(hosts.column(), IsEmpty());
   EXPECT_THAT(hosts.leaders(), ElementsAre(0, 1));

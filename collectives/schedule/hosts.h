@@ -13,7 +13,7 @@ namespace gloo_bypass::collectives {
 
 class Hosts {
  public:
-  // `hostOf`: for each rank a number that ranks of the same host have in common.
+  // `hostOf`: for each rank, at least one, a number that ranks of the same host have in common.
   Hosts(int rank, std::span<const int> hostOf);
 
   int count() const { return static_cast<int>(hosts_.size()); }
@@ -23,6 +23,8 @@ class Hosts {
   const std::vector<int>& mates() const { return ranks(mine_); }  // of this rank's host, itself included
   const std::vector<int>& everyone() const { return everyone_; }
   const std::vector<int>& leaders() const { return leaders_; }
+  // Of the host that has most of them.
+  int mostRanks() const { return mostRanks_; }
   // Whether every host has the same number of ranks.
   bool even() const { return even_; }
   // The ranks of this rank's place, by host. Only if even().
@@ -36,7 +38,7 @@ class Hosts {
  private:
   std::vector<std::vector<int>> hosts_;
   std::vector<int> everyone_, leaders_, column_;
-  int mine_ = 0, place_ = 0;
+  int mine_ = 0, place_ = 0, mostRanks_ = 0;
   bool even_ = true;
 };
 
