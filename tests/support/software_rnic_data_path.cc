@@ -29,10 +29,8 @@ std::optional<ReceiveRequest> ReceiveQueue::take() {
 
 namespace {
 
-// Those that the back-end uses, and writes.
-bool isSupported(ibv_wr_opcode opcode) {
-  return opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_WRITE || opcode == IBV_WR_RDMA_READ;
-}
+// Those that the back-end uses.
+bool isSupported(ibv_wr_opcode opcode) { return opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_READ; }
 
 // 0 or an errno.
 int takeRequest(const SoftQueuePair& qp, const ibv_send_wr& wr, SendRequest& request) {

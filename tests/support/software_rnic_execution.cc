@@ -30,11 +30,6 @@ std::uint64_t total(const std::vector<ibv_sge>& segments) {
 
 std::size_t mtuBytes(ibv_mtu mtu) { return std::size_t{128} << mtu; }
 
-ibv_wc_opcode completionOpcode(ibv_wr_opcode opcode) {
-  if (opcode == IBV_WR_RDMA_READ) return IBV_WC_RDMA_READ;
-  return opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_WRITE;
-}
-
 // One step of the queue pair at the head of the run queue. Lives as long as the step.
 class Stepper {
  public:
@@ -171,14 +166,7 @@ class Stepper {
     if (qp_.attributes.path_mtu != peer.attributes.path_mtu && request().length > mtu) {
       return refuse(peer, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
     }
-    switch (request().opcode) {
-      case IBV_WR_SEND:
-        return send(peer);
-      case IBV_WR_RDMA_READ:
-        return read(peer);
-      default:
-        return write(peer);
-    }
+    return request().opcode == IBV_WR_SEND ? send(peer) : read(peer);
   }
 
   std::uint64_t pieceBytes() { return std::min(kPieceBytes, request().length - qp_.execution->offset); }
@@ -204,19 +192,6 @@ class Stepper {
     return succeed();
   }
 
-  Step write(SoftQueuePair& peer) {
-    Spans from, to;
-    if (!gather(from)) return failRequest(IBV_WC_LOC_PROT_ERR);
-    if ((peer.attributes.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) == 0) {
-      return refuse(peer, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
-    }
-    if (!resolveRemote(peer, IBV_ACCESS_REMOTE_WRITE, to)) {
-      return refuse(peer, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
-    }
-    copy(from, to);
-    return qp_.execution->offset < request().length ? Step::kAgain : succeed();
-  }
-
   Step read(SoftQueuePair& peer) {
     if ((peer.attributes.qp_access_flags & IBV_ACCESS_REMOTE_READ) == 0) {
       return refuse(peer, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
@@ -231,7 +206,7 @@ class Stepper {
       return refuse(peer, IBV_WC_REM_INV_REQ_ERR, IBV_EVENT_QP_REQ_ERR);
     }
     Spans from, to;
-    if (!resolveRemote(peer, IBV_ACCESS_REMOTE_READ, from)) {
+    if (!resolveRemote(peer, from)) {
       return refuse(peer, IBV_WC_REM_ACCESS_ERR, IBV_EVENT_QP_ACCESS_ERR);
     }
     // Where the data go is looked at when they come back.
@@ -265,10 +240,11 @@ class Stepper {
     return true;
   }
 
-  bool resolveRemote(const SoftQueuePair& peer, int access, Spans& spans) {
+  bool resolveRemote(const SoftQueuePair& peer, Spans& spans) {
     const SendRequest& wanted = request();
     if (wanted.length == 0) return true;  // the key is not looked at
-    if (!permitted(wanted.remoteKey, wanted.remoteAddress, wanted.length, peer.pd, access)) return false;
+    if (!permitted(wanted.remoteKey, wanted.remoteAddress, wanted.length, peer.pd, IBV_ACCESS_REMOTE_READ))
+      return false;
     spans.emplace_back(reinterpret_cast<std::byte*>(wanted.remoteAddress), wanted.length);
     return true;
   }
@@ -342,7 +318,7 @@ class Stepper {
     qp_.unreported = 0;
     if (status == IBV_WC_SUCCESS) {
       completion.entry.wr_id = done.id;
-      completion.entry.opcode = completionOpcode(done.opcode);
+      completion.entry.opcode = done.opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_READ;
       completion.entry.byte_len = static_cast<std::uint32_t>(done.length);
       completion.entry.qp_num = qp_.qp_num;
     } else {
@@ -365,7 +341,7 @@ class Stepper {
     counters.bytes += done.length;
     counters.inlineOperations += (done.flags & IBV_SEND_INLINE) != 0 ? 1 : 0;
     leaveQueue(done);
-    if (qp_.signalAll || (done.flags & IBV_SEND_SIGNALED) != 0) {
+    if ((done.flags & IBV_SEND_SIGNALED) != 0) {
       completeSend(done, IBV_WC_SUCCESS);
     } else {
       ++qp_.unreported;

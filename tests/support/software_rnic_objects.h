@@ -174,7 +174,6 @@ struct Execution {
 struct SoftQueuePair : ibv_qp {
   SoftContext* owner = nullptr;
   ibv_qp_cap limits{};
-  bool signalAll = false;
   std::shared_ptr<QueueRoom> room = std::make_shared<QueueRoom>();  // of the send queue
   ReceiveQueue receives;
   std::atomic<ibv_qp_state> hardwareState{IBV_QPS_RESET};

@@ -16,7 +16,7 @@ constexpr std::uint32_t kMaxQueuePairNumber = 0xffffff;
 // 0 or an errno.
 int checkWanted(const ibv_qp_init_attr& wanted, const SoftwareDeviceOptions& options) {
   const auto within = [](std::uint32_t value, int limit) { return value <= static_cast<std::uint32_t>(limit); };
-  if (wanted.qp_type != IBV_QPT_RC || wanted.srq != nullptr) return EOPNOTSUPP;
+  if (wanted.qp_type != IBV_QPT_RC || wanted.srq != nullptr || wanted.sq_sig_all != 0) return EOPNOTSUPP;
   if (wanted.send_cq == nullptr || wanted.recv_cq == nullptr) return EINVAL;
   const ibv_qp_cap& cap = wanted.cap;
   if (!within(cap.max_send_wr, options.maxQueuePairRequests) || !within(cap.max_send_sge, options.maxScatterGather) ||
@@ -56,7 +56,6 @@ ibv_qp* createQueuePair(ibv_pd* pd, ibv_qp_init_attr* wanted) {
   qp->state = IBV_QPS_RESET;
   qp->qp_type = wanted->qp_type;
   qp->limits = wanted->cap;
-  qp->signalAll = wanted->sq_sig_all != 0;
   qp->receives.maxRequests = qp->limits.max_recv_wr;
   qp->receives.maxSegments = qp->limits.max_recv_sge;
   changeUsers(*qp, 1);

@@ -37,7 +37,6 @@ RnicEnd::RnicEnd(const EndOptions& wanted) : options(wanted) {
   ibv_qp_init_attr init{};
   init.send_cq = init.recv_cq = completions;
   init.qp_type = IBV_QPT_RC;
-  init.sq_sig_all = options.signalAll ? 1 : 0;
   init.cap = {options.maxSends, options.maxReceives, options.maxSendSegments, 2, options.maxInlineBytes};
   queuePair = verbs.createQueuePair(domain, &init);
   GLOO_BYPASS_CHECK(queuePair != nullptr);

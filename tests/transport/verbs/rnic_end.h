@@ -25,8 +25,7 @@ struct EndOptions {
   std::uint32_t maxInlineBytes = 64;
   std::uint32_t maxReceives = 16;
   int completions = 128;
-  bool signalAll = false;
-  int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ;
   ibv_mtu mtu = IBV_MTU_4096;
   std::uint8_t maxReads = 16;  // in either direction
   std::uint8_t timeout = 8;    // 1 ms
@@ -53,8 +52,7 @@ class RnicEnd {
   static constexpr int kReadyToReceiveMask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                              IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 
-  ibv_mr* expose(std::vector<std::byte>& memory,
-                 int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+  ibv_mr* expose(std::vector<std::byte>& memory, int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
   // All of `memory`, or a part of it.
   static ibv_sge part(const ibv_mr* region, std::size_t offset = 0, std::size_t length = SIZE_MAX);
 
