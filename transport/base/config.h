@@ -133,7 +133,8 @@ struct TransportConfig {
   bool sumsInOrder = false;  // of ranks, whatever the algorithm, so that bits do not depend on it
   std::string stats;         // at exit: "" nothing, "stderr", or a file that gets JSON
   Histograms histograms = Histograms::kAuto;
-  std::string metrics;  // while it runs: "" nothing, "file:PATH" or "http://ADDRESS:PORT", Prometheus's text format
+  std::string metrics;  // while it runs: "" nothing, "file:PATH", "unix:PATH" or "http://ADDRESS:PORT", Prometheus's
+                        // text format
   Duration metricsInterval = std::chrono::seconds(10);  // between two writings of that file
   bool telemetry = false;                               // DPDK's telemetry socket
   std::string capture;                                  // pcapng file of the port's frames; "": none

@@ -6,10 +6,13 @@
 #include <microhttpd.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdarg>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
 #include <type_traits>
@@ -68,7 +71,7 @@ Result<HttpLibrary> loadLibrary() {
 }
 
 // Bind here: the library's errors say too little.
-Result<FileDescriptor> listenOn(const std::string& address, std::uint16_t port) {
+Result<FileDescriptor> listenAtPort(const std::string& address, std::uint16_t port) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in name{};
   name.sin_family = AF_INET;
@@ -86,21 +89,83 @@ Result<FileDescriptor> listenOn(const std::string& address, std::uint16_t port) 
   return socket;
 }
 
+// 0: it has none.
 std::uint16_t portOf(int socket) {
   sockaddr_in name{};
   socklen_t length = sizeof(name);
-  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &length) == 0 ? ntohs(name.sin_port)
-                                                                                 : std::uint16_t{0};
+  const bool isKnown = ::getsockname(socket, reinterpret_cast<sockaddr*>(&name), &length) == 0;
+  return isKnown && name.sin_family == AF_INET ? ntohs(name.sin_port) : std::uint16_t{0};
 }
+
+std::string nameOf(const MetricsTarget& target) {
+  return target.kind == MetricsTarget::Kind::kSocket ? target.path : fmt::format("{}:{}", target.address, target.port);
+}
+
+// Whether a process serves there already; else the error says why it cannot be told.
+Status checkNobodyListens(const sockaddr_un& name) {
+  struct stat status{};
+  if (::lstat(name.sun_path, &status) != 0) return {};
+  const FileDescriptor probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!S_ISSOCK(status.st_mode)) return unavailable(fmt::format("{} is there and is no socket", name.sun_path));
+  if (!probe) return unavailable(std::strerror(errno));
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0 || errno == EAGAIN) {
+    return unavailable(
+        fmt::format("another process serves at {}; ranks of one machine need a socket each: %r or %p", name.sun_path));
+  }
+  return errno == ECONNREFUSED ? Status() : unavailable(fmt::format("{}: {}", name.sun_path, std::strerror(errno)));
+}
+
+// The path appears once the socket listens; it takes the place of what a killed process has left.
+Result<FileDescriptor> listenAtPath(const std::string& path) {
+  const std::string temporary = path + ".tmp";
+  sockaddr_un name{}, made{};
+  name.sun_family = made.sun_family = AF_UNIX;
+  if (temporary.size() >= sizeof(made.sun_path)) {
+    return unavailable(fmt::format("a socket's path has at most {} bytes", sizeof(made.sun_path) - 5));
+  }
+  path.copy(name.sun_path, path.size());
+  temporary.copy(made.sun_path, temporary.size());
+  if (Status free = checkNobodyListens(name); !free) return free.error();
+  ::unlink(made.sun_path);
+  FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  // Before bind(): the file has these permissions from the start.
+  if (!socket || ::fchmod(socket.get(), S_IRUSR | S_IWUSR) != 0 ||
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&made), sizeof(made)) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0 || std::rename(made.sun_path, name.sun_path) != 0) {
+    const int cause = errno;
+    ::unlink(made.sun_path);
+    return unavailable(fmt::format("{}: {}", path, std::strerror(cause)));
+  }
+  return socket;
+}
+
+// Removes the socket at `path` at its end, unless another process has put one there since. Empty: nothing to remove.
+class SocketFile {
+ public:
+  explicit SocketFile(std::string path) : path_(std::move(path)) { ::lstat(path_.c_str(), &made_); }
+  SocketFile(SocketFile&& other) noexcept : path_(std::exchange(other.path_, {})), made_(other.made_) {}
+  SocketFile& operator=(SocketFile&&) = delete;
+  ~SocketFile() {
+    struct stat now{};
+    const bool isOurs = !path_.empty() && ::lstat(path_.c_str(), &now) == 0 && now.st_ino == made_.st_ino &&
+                        now.st_dev == made_.st_dev && S_ISSOCK(now.st_mode);
+    if (isOurs) ::unlink(path_.c_str());
+  }
+
+ private:
+  std::string path_;
+  struct stat made_{};
+};
 
 void ignoreLog(void*, const char*, va_list) {}
 
 class HttpEndpoint final : public MetricsEndpoint {
  public:
-  HttpEndpoint(const HttpLibrary& library, FileDescriptor socket, std::function<std::string()> page)
+  HttpEndpoint(const HttpLibrary& library, FileDescriptor socket, SocketFile file, std::function<std::string()> page)
       : library_(library),
         page_(std::move(page)),
         port_(portOf(socket.get())),
+        file_(std::move(file)),
         socket_(std::move(socket)),
         given_(::fcntl(socket_.get(), F_DUPFD_CLOEXEC, 0)) {
     error_ = errno;
@@ -162,6 +227,7 @@ class HttpEndpoint final : public MetricsEndpoint {
   const HttpLibrary library_;
   const std::function<std::string()> page_;
   const std::uint16_t port_;
+  const SocketFile file_;  // removed once nobody is served any more
   FileDescriptor socket_;
   const int given_;  // the same socket, the library's to close
   MHD_Daemon* daemon_ = nullptr;
@@ -170,15 +236,17 @@ class HttpEndpoint final : public MetricsEndpoint {
 
 }  // namespace
 
-Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::open(const std::string& address, std::uint16_t port,
+Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::open(const MetricsTarget& target,
                                                                std::function<std::string()> page) {
   const auto library = loadLibrary();
   if (!library) return library.error();
-  auto socket = listenOn(address, port);
+  const bool isFile = target.kind == MetricsTarget::Kind::kSocket;
+  auto socket = isFile ? listenAtPath(target.path) : listenAtPort(target.address, target.port);
   if (!socket) return socket.error();
-  auto endpoint = std::make_unique<HttpEndpoint>(library.value(), std::move(socket).value(), std::move(page));
+  auto endpoint = std::make_unique<HttpEndpoint>(library.value(), std::move(socket).value(),
+                                                 SocketFile(isFile ? target.path : ""), std::move(page));
   if (!endpoint->running())
-    return unavailable(fmt::format("{}:{}: the HTTP server does not start: {}", address, port, endpoint->trouble()));
+    return unavailable(fmt::format("{}: the HTTP server does not start: {}", nameOf(target), endpoint->trouble()));
   return std::unique_ptr<MetricsEndpoint>(std::move(endpoint));
 }
 

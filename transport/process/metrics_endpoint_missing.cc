@@ -3,8 +3,7 @@
 
 namespace gloo_bypass {
 
-Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::open(const std::string&, std::uint16_t,
-                                                               std::function<std::string()>) {
+Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::open(const MetricsTarget&, std::function<std::string()>) {
   return Error{ErrorScope::kDevice, ErrorCode::kUnavailable,
                "the HTTP endpoint is not in this build (libmicrohttpd-dev was missing or disabled when it was built): "
                "use file:/PATH"};

@@ -80,7 +80,7 @@ class HttpExporter final : public MetricsExporter {
   explicit HttpExporter(std::function<std::string()> text) : text_(std::move(text)) {}
 
   Status open(const MetricsTarget& target) {
-    auto opened = MetricsEndpoint::open(target.address, target.port, [this] { return page(); });
+    auto opened = MetricsEndpoint::open(target, [this] { return page(); });
     if (!opened) return opened.error();
     endpoint_ = std::move(opened).value();
     return {};
@@ -113,22 +113,25 @@ class HttpExporter final : public MetricsExporter {
 
 Result<std::unique_ptr<MetricsExporter>> MetricsExporter::start(const TransportConfig& config, std::string firstText,
                                                                 std::function<std::string()> text) {
-  const auto target = parseMetricsTarget(config.metrics);
+  auto target = parseMetricsTarget(config.metrics);
   if (!target) return unavailable(config, fmt::format("it must be {}", kMetricsTargetForms));
-  if (!target->path.empty()) {
-    std::string path = withProcessId(target->path);
+  target->path = withProcessId(target->path);
+  if (target->kind == MetricsTarget::Kind::kFile) {
+    const std::string& path = target->path;
     const Status written = writeWholeFile(path, firstText);
     if (!written) return unavailable(config, fmt::format("{} cannot be written: {}", path, written.error().message));
     try {
-      return std::unique_ptr<MetricsExporter>(new FileExporter(config, std::move(path), std::move(text)));
+      return std::unique_ptr<MetricsExporter>(new FileExporter(config, path, std::move(text)));
     } catch (const std::system_error& error) {
       return unavailable(config, noThread(error));
     }
   }
   auto exporter = std::make_unique<HttpExporter>(std::move(text));
   if (Status opened = exporter->open(*target); !opened) return unavailable(config, opened.error().message);
-  std::fprintf(stderr, "gloo-bypass: %s: metrics at http://%s:%u/metrics\n", describeProcess(config.rank).c_str(),
-               target->address.c_str(), static_cast<unsigned>(exporter->port()));
+  const std::string place = target->kind == MetricsTarget::Kind::kSocket
+                                ? fmt::format("the socket {}, path /metrics", target->path)
+                                : fmt::format("http://{}:{}/metrics", target->address, exporter->port());
+  std::fprintf(stderr, "gloo-bypass: %s: metrics at %s\n", describeProcess(config.rank).c_str(), place.c_str());
   return std::unique_ptr<MetricsExporter>(std::move(exporter));
 }
 

@@ -1,5 +1,5 @@
 // Exports metrics while the process runs, as GLOO_BYPASS_METRICS says: to a file rewritten at an interval, or over an
-// HTTP endpoint.
+// HTTP endpoint at a port or a Unix socket.
 //
 // One thread, which blocks all signals; it gets the text from a given function. If no target is configured there is no
 // exporter, and so no thread and no socket. Owner: ProcessTransport.

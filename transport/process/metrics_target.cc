@@ -8,9 +8,12 @@
 namespace gloo_bypass {
 namespace {
 
-constexpr std::string_view kFile = "file:", kHttp = "http://";
+using Kind = MetricsTarget::Kind;
+
+constexpr std::string_view kFile = "file:", kUnix = "unix:", kHttp = "http://";
 constexpr std::uint32_t kMaxPort = 65535;
-constexpr std::size_t kMaxPath = 4000;  // PATH_MAX, with room for the temporary file's name
+constexpr std::size_t kMaxPath =
+    4000;  // PATH_MAX, with room for the temporary file's name; a socket's is checked later
 
 // "9400", "9400+3", "auto"
 std::optional<std::uint16_t> parsePort(std::string_view text) {
@@ -29,7 +32,9 @@ std::optional<std::uint16_t> parsePort(std::string_view text) {
 std::optional<MetricsTarget> parseMetricsTarget(std::string_view text) {
   if (!isPrintable(text)) return std::nullopt;
   MetricsTarget target;
-  if (text.starts_with(kFile)) {
+  if (text.starts_with(kFile) || text.starts_with(kUnix)) {
+    static_assert(kFile.size() == kUnix.size());
+    target.kind = text.starts_with(kFile) ? Kind::kFile : Kind::kSocket;
     target.path = text.substr(kFile.size());
     if (target.path.empty() || target.path.front() != '/' || target.path.back() == '/' ||
         target.path.size() > kMaxPath) {

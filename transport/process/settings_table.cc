@@ -70,8 +70,8 @@ std::vector<Setting> processSettings() {
           kField<&Config::histograms>),
       textSetting(
           "GLOO_BYPASS_METRICS", kMetricsTargetForms, isMetricsTarget,
-          "Prometheus metrics while it runs: to a file (%p: process id, %r: RANK), or served; no ADDRESS: 127.0.0.1; "
-          "empty: none",
+          "Prometheus metrics while it runs: to a file, or served over HTTP at a Unix socket that this user alone can "
+          "use, or at a port (%p: process id, %r: RANK; no ADDRESS: 127.0.0.1); empty: none",
           kField<&Config::metrics>),
       numberSetting("GLOO_BYPASS_METRICS_INTERVAL_MS", "ms", 100, 3'600'000,
                     "Time after which the metrics file is written anew", kField<&Config::metricsInterval>),

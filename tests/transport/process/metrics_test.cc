@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,7 +42,12 @@ using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(MetricsTarget_Parse, EveryForm_IsTakenApart) {
+  using Kind = MetricsTarget::Kind;
   EXPECT_EQ(parseMetricsTarget("file:/run/a_%p.prom")->path, "/run/a_%p.prom");
+  EXPECT_EQ(parseMetricsTarget("file:/run/a_%p.prom")->kind, Kind::kFile);
+  EXPECT_EQ(parseMetricsTarget("unix:/run/a_%p.sock")->path, "/run/a_%p.sock");
+  EXPECT_EQ(parseMetricsTarget("unix:/run/a_%p.sock")->kind, Kind::kSocket);
+  EXPECT_EQ(parseMetricsTarget("http://:9400")->kind, Kind::kPort);
   for (const char* loopback : {"http://127.0.0.1:9400", "http://:9400", "http://localhost:9400"}) {
     ASSERT_TRUE(parseMetricsTarget(loopback)) << loopback;
     EXPECT_EQ(parseMetricsTarget(loopback)->address, "127.0.0.1");
@@ -52,9 +58,26 @@ TEST(MetricsTarget_Parse, EveryForm_IsTakenApart) {
 }
 
 TEST(MetricsTarget_Parse, Nonsense_IsRefused) {
-  for (const char* text : {"", "file:", "file:x", "file:/run/", "http://", "http://127.0.0.1", "http://127.0.0.1:",
-                           "http://:65536", "http://:65535+1", "http://:0+1", "http://:-1", "http://host.example:1",
-                           "https://:9400", "http://:9400/metrics", "http://[::1]:9400", "/run/x", "file:/a\nb"}) {
+  for (const char* text : {"",
+                           "file:",
+                           "file:x",
+                           "file:/run/",
+                           "http://",
+                           "http://127.0.0.1",
+                           "http://127.0.0.1:",
+                           "http://:65536",
+                           "http://:65535+1",
+                           "http://:0+1",
+                           "http://:-1",
+                           "http://host.example:1",
+                           "https://:9400",
+                           "http://:9400/metrics",
+                           "http://[::1]:9400",
+                           "/run/x",
+                           "file:/a\nb",
+                           "unix:",
+                           "unix:x",
+                           "unix:/run/"}) {
     EXPECT_FALSE(parseMetricsTarget(text)) << text;
   }
 }
@@ -315,16 +338,26 @@ TEST(WholeFile_Write, LinkInPlaceOfTheTemporaryFile_IsNotFollowed) {
   EXPECT_EQ(contentsOf(other), "before");
 }
 
-FileDescriptor connectTo(std::uint16_t port) {
-  FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_port = htons(port);
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+template <typename Name>
+FileDescriptor connectTo(const Name& name, int family) {
+  FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const timeval bound{.tv_sec = 20, .tv_usec = 0};
   setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof(bound));
   if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&name), sizeof(name)) != 0) return FileDescriptor();
   return socket;
+}
+FileDescriptor connectTo(std::uint16_t port) {
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(port);
+  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return connectTo(name, AF_INET);
+}
+FileDescriptor connectTo(const std::string& path) {
+  sockaddr_un name{};
+  name.sun_family = AF_UNIX;
+  path.copy(name.sun_path, sizeof(name.sun_path) - 1);
+  return connectTo(name, AF_UNIX);
 }
 
 // Stopping and continuing a process interrupts its receives that have a time limit.
@@ -332,8 +365,10 @@ ssize_t receive(const FileDescriptor& socket, char* bytes, std::size_t size) {
   return TEMP_FAILURE_RETRY(::recv(socket.get(), bytes, size, 0));
 }
 
-std::string ask(std::uint16_t port, const std::string& request) {
-  const FileDescriptor socket = connectTo(port);
+// `place`: a port, or a socket's path.
+template <typename Place>
+std::string ask(const Place& place, const std::string& request) {
+  const FileDescriptor socket = connectTo(place);
   std::string answer;
   if (!socket || ::send(socket.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return answer;
   char piece[4096];
@@ -342,14 +377,26 @@ std::string ask(std::uint16_t port, const std::string& request) {
   return answer;
 }
 
-std::string get(std::uint16_t port, const std::string& path, const std::string& method = "GET") {
-  return ask(port, method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+template <typename Place>
+std::string get(const Place& place, const std::string& path, const std::string& method = "GET") {
+  return ask(place, method + " " + path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+}
+
+MetricsTarget atPort(std::uint16_t port, const std::string& address = "127.0.0.1") {
+  return {.kind = MetricsTarget::Kind::kPort, .path = "", .address = address, .port = port};
+}
+MetricsTarget atSocket(const std::string& path) {
+  return {.kind = MetricsTarget::Kind::kSocket, .path = path, .address = "", .port = 0};
+}
+auto open(const MetricsTarget& target) {
+  return MetricsEndpoint::open(target, [] { return std::string("a_metric 1\n"); });
 }
 
 class Endpoint : public ::testing::Test {
  protected:
-  void SetUp() override {
-    auto opened = MetricsEndpoint::open("127.0.0.1", 0, [] { return std::string("a_metric 1\n"); });
+  void SetUp() override { start(atPort(0)); }
+  void start(const MetricsTarget& target) {
+    auto opened = open(target);
     if (!opened && opened.error().message.find("not in this build") != std::string::npos)
       GTEST_SKIP() << opened.error().message;
     ASSERT_TRUE(opened) << opened.error().message;
@@ -394,12 +441,11 @@ TEST_F(Endpoint, SilentConnections_AreClosedAndTheNextIsServed) {
 }
 
 TEST_F(Endpoint, PortInUse_OneLineWithAddressAndAdvice) {
-  const auto second = MetricsEndpoint::open("127.0.0.1", endpoint->port(), [] { return std::string(); });
+  const auto second = open(atPort(endpoint->port()));
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error().message, AllOf(HasSubstr("127.0.0.1:" + std::to_string(endpoint->port())),
                                             HasSubstr("in use"), HasSubstr("PORT+%r or auto"), Not(HasSubstr("\n"))));
-  EXPECT_THAT(MetricsEndpoint::open("192.0.2.1", 0, [] { return std::string(); }).error().message,
-              HasSubstr("192.0.2.1"));
+  EXPECT_THAT(open(atPort(0, "192.0.2.1")).error().message, HasSubstr("192.0.2.1"));
 }
 
 TEST_F(Endpoint, ForkedChild_DoesNotKeepThePort) {
@@ -421,11 +467,87 @@ TEST_F(Endpoint, ForkedChild_DoesNotKeepThePort) {
   EXPECT_EQ(::read(ready[0], &byte, 1), 0);
   endpoint.reset();
   EXPECT_FALSE(connectTo(port)) << "somebody still listens";
-  EXPECT_TRUE(MetricsEndpoint::open("127.0.0.1", port, [] { return std::string(); }));
+  EXPECT_TRUE(open(atPort(port)));
   for (const int fd : {ready[0], done[0], done[1]}) ::close(fd);
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+class SocketEndpoint : public Endpoint {
+ protected:
+  void SetUp() override { start(atSocket(path)); }
+  mode_t mode() const {
+    struct stat status{};
+    EXPECT_EQ(::lstat(path.c_str(), &status), 0);
+    return status.st_mode;
+  }
+
+  TemporaryFolder folder;
+  const std::string path = folder.path + "/metrics";
+};
+
+TEST_F(SocketEndpoint, Metrics_AreServedToThisUserAlone) {
+  EXPECT_EQ(mode(), S_IFSOCK | S_IRUSR | S_IWUSR);
+  EXPECT_EQ(endpoint->port(), 0);
+  EXPECT_THAT(get(path, "/metrics"), AllOf(StartsWith("HTTP/1.1 200"), HasSubstr("\r\n\r\na_metric 1\n")));
+  EXPECT_THAT(get(path, "/"), StartsWith("HTTP/1.1 404"));
+  EXPECT_THAT(get(path, "/metrics", "DELETE"), StartsWith("HTTP/1.1 405"));
+  endpoint.reset();
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
+}
+
+TEST_F(SocketEndpoint, SocketInUse_OneLineWithPathAndAdvice) {
+  EXPECT_THAT(open(atSocket(path)).error().message,
+              AllOf(HasSubstr(path), HasSubstr("another process"), HasSubstr("%r")));
+  EXPECT_THAT(get(path, "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(SocketEndpoint, SocketOfAKilledProcess_IsReplaced) {
+  const std::string old = folder.path + "/old";
+  ASSERT_EQ(std::rename(path.c_str(), old.c_str()), 0);
+  endpoint.reset();  // leaves the socket that has another name now
+  const std::string stale = folder.path + "/old";
+  start(atSocket(stale));
+  EXPECT_THAT(get(stale, "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(SocketEndpoint, OtherFilesAndImpossiblePaths_AreRefusedAndStay) {
+  const std::string file = folder.path + "/file", link = folder.path + "/link";
+  ASSERT_TRUE(writeWholeFile(file, "before"));
+  ASSERT_EQ(::symlink(path.c_str(), link.c_str()), 0);
+  for (const std::string& taken : {file, link}) {
+    EXPECT_THAT(open(atSocket(taken)).error().message, AllOf(HasSubstr(taken), HasSubstr("no socket")));
+  }
+  EXPECT_EQ(contentsOf(file), "before");
+  EXPECT_THAT(open(atSocket("/nowhere/at/all")).error().message, HasSubstr("No such file"));
+  EXPECT_THAT(open(atSocket("/tmp/" + std::string(100, 'x'))).error().message, HasSubstr("at most 103 bytes"));
+}
+
+// Another process may have taken the path meanwhile.
+TEST_F(SocketEndpoint, SocketOfAnother_StaysAtTheEnd) {
+  ASSERT_EQ(::unlink(path.c_str()), 0);
+  auto second = open(atSocket(path));
+  ASSERT_TRUE(second) << second.error().message;
+  endpoint.reset();
+  EXPECT_THAT(get(path, "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+TEST(MetricsExporter_Socket, Started_SaysWhereAndServes) {
+  TemporaryFolder folder;
+  TransportConfig config;
+  config.metrics = "unix:" + folder.path + "/%p";
+  const std::string path = folder.path + "/" + std::to_string(getpid());
+  ::testing::internal::CaptureStderr();
+  auto started = MetricsExporter::start(config, "first", [] { return std::string("text\n"); });
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  if (!started && started.error().message.find("not in this build") != std::string::npos)
+    GTEST_SKIP() << started.error().message;
+  ASSERT_TRUE(started) << started.error().message;
+  EXPECT_THAT(said, HasSubstr("metrics at the socket " + path + ", path /metrics\n"));
+  EXPECT_THAT(get(path, "/metrics"), HasSubstr("\r\n\r\ntext\n"));
+  started.value()->stop([] { return std::string(); });
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 }  // namespace
