@@ -76,6 +76,7 @@ class Tree:
             option["name"]: option["value"]
             for option in json.loads(run("meson", "introspect", BUILD, "--buildoptions"))
         }
+        self.options = options
         prefix = pathlib.Path(options["prefix"])
         self.folders = {
             name: prefix / options[name]

@@ -9,6 +9,7 @@ import shutil
 import pytest
 
 from conftest import FEATURES, VERSION, run
+from hardening import binaries_in, weaknesses
 
 EXPECTED = pathlib.Path(__file__).with_name("expected_files.txt")
 
@@ -33,6 +34,15 @@ def test_Tree_Installed_HoldsWhatIsExpectedAndNothingElse(tree):
         "not in expected_files.txt"
     )
     assert [pattern for pattern in patterns if not fnmatch.filter(files, pattern)] == [], "not installed"
+
+
+def test_Binaries_Installed_AreHardened(tree):
+    sanitizer, level = tree.options["b_sanitize"], tree.options["optimization"]
+    if sanitizer != "none" or level in ("plain", "0", "g"):
+        pytest.skip(f"-Db_sanitize={sanitizer}, -Doptimization={level}: calls are not checked in such a build")
+    binaries = list(binaries_in(tree.root))
+    assert binaries
+    assert {str(file): lacks for file in binaries if (lacks := weaknesses(file))} == {}
 
 
 def test_Links_OnPath_LeadIntoTheTree(tree):

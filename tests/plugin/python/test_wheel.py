@@ -4,12 +4,16 @@ can remove it."""
 import os
 import pathlib
 import subprocess
+import sys
 import sysconfig
 import zipfile
 
 import pytest
 from conftest import ROOT, environment_for
 from ranks import PACKAGE_MODULES, PYTHON, clean_environment
+
+sys.path.append(str(ROOT / "tests" / "packaging"))
+from hardening import binaries_in, weaknesses  # noqa: E402
 
 # Compiling everything without a compiler cache, on two busy cores.
 BUILD_SECONDS = 900
@@ -122,10 +126,13 @@ def test_Wheel_EntryPoint_IsPyTorchsForBackends(wheel):
     ]
 
 
-def test_Wheel_Library_NeedsNothingOfTheBuildFolder(wheel, tmp_path):
-    for library in "gloo_bypass/libgloo_bypass.so", "gloo_bypass/libgloo_bypass_plugin.so":
-        zipfile.ZipFile(wheel).extract(library, tmp_path)
-        dynamic = checked("readelf", "-d", tmp_path / library)
+def test_Wheel_Libraries_AreHardenedAndNeedNothingOfTheBuildFolder(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    libraries = list(binaries_in(tmp_path))
+    assert {library.name for library in libraries} >= {"libgloo_bypass.so", "libgloo_bypass_plugin.so"}
+    for library in libraries:
+        assert weaknesses(library) == [], library
+        dynamic = checked("readelf", "-d", library)
         assert "RPATH" not in dynamic and "RUNPATH" not in dynamic
 
 

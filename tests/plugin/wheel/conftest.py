@@ -10,6 +10,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "tests" / "plugin" / "torch"))  # ranks.py
+sys.path.append(str(ROOT / "tests" / "packaging"))  # hardening.py
 from ranks import HANG_SECONDS, PYTHON, clean_environment  # noqa: E402
 
 

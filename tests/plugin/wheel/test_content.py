@@ -5,6 +5,7 @@ import subprocess
 import zipfile
 
 import pytest
+from hardening import binaries_in, weaknesses
 from ranks import PACKAGE_MODULES
 
 MOST_BYTES = 30_000_000
@@ -76,6 +77,12 @@ def test_Library_NeedsOnlyTheSystemAndThePackage(package, name):
     assert others == ([] if name == TRANSPORTS else [TRANSPORTS, "libtorch_cpu.so"])
     paths = re.findall(r"R(?:UN)?PATH\s+(\S+)", output_of("objdump", "-p", library))
     assert paths and all(part.startswith("$ORIGIN") for path in paths for part in path.split(":")), paths
+
+
+def test_Libraries_OfOurs_AreHardened(package):
+    binaries = {file.name: file for file in binaries_in(package / "gloo_bypass")}
+    assert set(binaries) >= {*ADAPTERS, TRANSPORTS, "_door.abi3.so"}
+    assert {name: lacks for name, file in binaries.items() if (lacks := weaknesses(file))} == {}
 
 
 @pytest.mark.parametrize("name", sorted(ADAPTERS))
