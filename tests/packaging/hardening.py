@@ -35,7 +35,8 @@ def weaknesses(file):
         "it is loaded at a fixed address (-pie)": not is_program or re.search(r"FLAGS_1.* PIE", dynamic),
         "no function has a stack protector": "__stack_chk_fail" in imports,
         "no call is checked (_FORTIFY_SOURCE)": CHECKED_CALL.search(imports) or not CHECKABLE_CALL.search(imports),
-        "indirect jumps land anywhere (-fcf-protection)": not is_x86 or file.read_bytes().count(ENDBR64) > MOST_OF_C_RUNTIME,
+        "indirect jumps land anywhere (-fcf-protection)": not is_x86
+        or file.read_bytes().count(ENDBR64) > MOST_OF_C_RUNTIME,
     }
     return [lack for lack, is_met in demands.items() if not is_met]
 

@@ -4,45 +4,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/custom_function.h>
 
-#include "trainer/distributed/model_parallel/handle.h"
+#include "trainer/distributed/model_parallel/graph_step.h"
 
 namespace gloo_bypass::trainer {
-namespace {
-
-using PipelineHandle = Handle<Pipeline>;
-
-// Where a rank's graph begins: what the rank before it computed. `anchor` is a tensor that wants a gradient, so that
-// there is a backward.
-struct FromRankBefore : torch::autograd::Function<FromRankBefore> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& /*anchor*/,
-                            const PipelineHandle& pipeline) {
-    pipeline.keepIn(context);
-    return pipeline->takeActivations();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    PipelineHandle::of(context).sendGradient(gradients[0]);
-    return {at::Tensor(), at::Tensor()};
-  }
-};
-
-// Where it ends, in the place of the loss: 0, whose gradient is whatever the next rank sends.
-struct ToRankAfter : torch::autograd::Function<ToRankAfter> {
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
-                            const PipelineHandle& pipeline) {
-    pipeline.keepIn(context);
-    pipeline->sendActivations(x);
-    return at::zeros({}, x.options().requires_grad(false));
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& /*gradients*/) {
-    return {PipelineHandle::of(context).takeGradient(), at::Tensor()};
-  }
-};
-
-}  // namespace
 
 std::vector<Pass> pipelinePasses(ModelParallelism method, int rank, int ranks, int64_t microBatches) {
   const int64_t ahead =
@@ -74,14 +39,21 @@ Pipeline::Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommun
 
 at::Tensor Pipeline::run(ForwardPart part, size_t unit, const at::Tensor& x, const PartComputation& compute) {
   if (part == ForwardPart::kEmbedding && !isFirst()) {
+    // A tensor that wants a gradient, so that there is a backward.
     const auto anchor = at::zeros({}, tokenEmbedding_.options().requires_grad(false)).set_requires_grad(true);
-    return FromRankBefore::apply(anchor, PipelineHandle(*this));
+    return withBackward(anchor, take(activations_, rankBefore()), [this](const at::Tensor& gradient) {
+      send(gradient, rankBefore());
+      return at::Tensor();
+    });
   }
   if (part == ForwardPart::kBlock && !share_.hasBlock(static_cast<int64_t>(unit) - 1)) {
     return x;
   }
   if (part == ForwardPart::kHead && !isLast()) {
-    return ToRankAfter::apply(x, PipelineHandle(*this));
+    send(x, rankAfter());
+    // In the place of the loss: 0, with whatever gradient the next rank sends.
+    return withBackward(x, at::zeros({}, x.options().requires_grad(false)),
+                        [this](const at::Tensor& /*gradient*/) { return take(gradients_, rankAfter()); });
   }
   return compute(x);
 }
@@ -89,11 +61,11 @@ at::Tensor Pipeline::run(ForwardPart part, size_t unit, const at::Tensor& x, con
 std::vector<Pass> Pipeline::planPasses(int64_t microBatches) {
   if (!isFirst()) {
     activations_.announced = microBatches;
-    receiveAhead(activations_, communicator_.rank() - 1);
+    receiveAhead(activations_, rankBefore());
   }
   if (!isLast()) {
     gradients_.announced = microBatches;
-    receiveAhead(gradients_, communicator_.rank() + 1);
+    receiveAhead(gradients_, rankAfter());
   }
   return pipelinePasses(method_, communicator_.rank(), communicator_.worldSize(), microBatches);
 }

@@ -31,12 +31,6 @@ class Pipeline final : public SharedModel, private PartRunner {
   // Waits until all is sent, adds the embedding's gradients up, and gives all ranks the loss.
   void completeBackward(StepMetrics& metrics) override;
 
-  // For the ends of a rank's graph. Activations and their gradients are (BT, C).
-  void sendActivations(const at::Tensor& x) { send(x, communicator_.rank() + 1); }
-  void sendGradient(const at::Tensor& gradient) { send(gradient, communicator_.rank() - 1); }
-  at::Tensor takeActivations() { return take(activations_, communicator_.rank() - 1); }
-  at::Tensor takeGradient() { return take(gradients_, communicator_.rank() + 1); }
-
  private:
   struct Incoming {
     at::Tensor tensor;  // outlives its transfer
@@ -50,9 +44,12 @@ class Pipeline final : public SharedModel, private PartRunner {
 
   bool isFirst() const { return communicator_.rank() == 0; }
   bool isLast() const { return communicator_.rank() + 1 == communicator_.worldSize(); }
+  int rankBefore() const { return communicator_.rank() - 1; }
+  int rankAfter() const { return communicator_.rank() + 1; }
   void beginForward(int64_t positions) override { positions_ = positions; }
   at::Tensor run(ForwardPart part, size_t unit, const at::Tensor& x, const PartComputation& compute) override;
 
+  // Activations and their gradients are (BT, C).
   void send(const at::Tensor& tensor, int rank);
   at::Tensor take(Inbox& inbox, int from);
   Incoming startReceive(int64_t positions, int from);

@@ -16,12 +16,11 @@ class TensorParallel final : public SharedModel, private BlockSplit {
  public:
   TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator);
 
-  // The ranks' sum of a tensor (BT, C); a new one.
-  at::Tensor sumOverRanks(const at::Tensor& part);
-
  private:
   at::Tensor enter(const at::Tensor& x) override;
   at::Tensor leave(const at::Tensor& part) override;
+  // The ranks' sum of a tensor (BT, C); a new one.
+  at::Tensor sumOverRanks(const at::Tensor& part);
 };
 
 }  // namespace gloo_bypass::trainer
