@@ -7,7 +7,7 @@
 #include <cstdio>
 
 #include "transport/base/check.h"
-#include "transport/base/flat_map.h"
+#include "transport/wire/rail_id.h"
 
 namespace gloo_bypass {
 namespace {
@@ -37,14 +37,11 @@ ChannelState channelState(SessionState state) {
   return ChannelState::kFailed;
 }
 
-// Both ends derive it from the id that the rendezvous store gave them and that no one else knows.
-std::uint64_t railId(std::uint64_t leadId, std::size_t rail) { return mixBits(leadId + rail); }
-
 }  // namespace
 
 DatagramSession::DatagramSession(DatagramSession& lead, DirtyList& dirtyList, const SessionConfig& config,
                                  std::size_t rail, std::uint64_t entropy, std::uint64_t number)
-    : ChannelSession(dirtyList, railId(lead.id_, rail), number, lead.options_, nullptr),
+    : ChannelSession(dirtyList, wire::railId(lead.id_, rail), number, lead.options_, nullptr),
       core(config, id_, entropy, &lead.core),
       port_(lead.port_),
       lead_(&lead) {
@@ -94,7 +91,7 @@ Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
 void DatagramSession::connectRail(TimePoint now, std::size_t rail) {
   const auto opened = port_.openRail(lead_->peerPort_, rail);
   if (!opened) return failLink(opened.error());
-  useLink(now, opened.value(), lead_->peerPort_, railId(lead_->remoteId, rail));
+  useLink(now, opened.value(), lead_->peerPort_, wire::railId(lead_->remoteId, rail));
 }
 
 void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort,

@@ -15,6 +15,7 @@
 #include "transport/base/status.h"
 #include "transport/base/time.h"
 #include "transport/wire/packet.h"
+#include "transport/wire/rail_id.h"
 
 namespace gloo_bypass {
 
@@ -113,7 +114,7 @@ class PacketPort {
   // How many ways lead to that peer, each over another interface; the peer's port gives the same answer about this one.
   // openLink() is way 0; a further one, at most kMaxRails - 1, is opened here. A session may share long messages among
   // them.
-  static constexpr std::size_t kMaxRails = 8;
+  static constexpr std::size_t kMaxRails = wire::kMaxRails;
   virtual std::size_t rails(std::span<const std::byte> /*remoteAddress*/) const { return 1; }
   virtual Result<LinkId> openRail(std::span<const std::byte> remoteAddress, std::size_t /*rail*/) {
     return openLink(remoteAddress);
