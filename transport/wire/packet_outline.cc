@@ -5,6 +5,15 @@
 #include "transport/base/byte_order.h"
 
 namespace gloo_bypass::wire {
+namespace {
+
+template <typename T>
+std::optional<T> loadAt(std::span<const std::byte> bytes, std::size_t offset) {
+  if (bytes.size() < offset + sizeof(T)) return {};
+  return loadLittle<T>(bytes.data() + offset);
+}
+
+}  // namespace
 
 // packet.h has the table of offsets.
 std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length) {
@@ -16,13 +25,28 @@ std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, 
   outline.receiverId = loadLittle<std::uint64_t>(p + 8);
   outline.headerBytes = loadLittle<std::uint16_t>(p + 18);
   outline.sequence = loadLittle<std::uint32_t>(p + 24);
-  const std::size_t ranges = loadLittle<std::uint8_t>(p + 17);
-  if (!isKnown(outline.type) || ranges > kMaxSackRanges ||
-      outline.headerBytes < commonBytes(outline.type) + 8 * ranges ||
+  outline.sackRanges = loadLittle<std::uint8_t>(p + 17);
+  if (!isKnown(outline.type) || outline.sackRanges > kMaxSackRanges ||
+      outline.headerBytes < commonBytes(outline.type) + 8 * outline.sackRanges ||
       outline.headerBytes > std::min(length, kMaxHeaderBytes)) {
     return {};
   }
   return outline;
+}
+
+std::optional<MessageOutline> outlineMessage(std::span<const std::byte> captured, const PacketOutline& outline) {
+  if (!isData(outline.type) && outline.type != FrameType::kAnnounce) return {};
+  const std::size_t begin = commonBytes(outline.type) + 8 * outline.sackRanges;
+  if (outline.headerBytes < begin + messageBytes(outline.type)) return {};
+  const auto body = captured.subspan(std::min(begin, captured.size()));
+  const auto id = loadAt<std::uint64_t>(body, 0);
+  if (!id) return {};
+  if (isChunk(outline.type)) return MessageOutline{.id = *id};
+  return MessageOutline{.id = *id,
+                        .tag = loadAt<std::uint64_t>(body, 8),
+                        .totalLength = loadAt<std::uint64_t>(body, 16),
+                        .chunkOffset = loadAt<std::uint64_t>(body, 32),
+                        .chunkLength = loadAt<std::uint16_t>(body, 40)};
 }
 
 }  // namespace gloo_bypass::wire

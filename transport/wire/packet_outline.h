@@ -17,11 +17,22 @@ struct PacketOutline {
   std::uint64_t receiverId = 0;
   std::uint32_t sequence = 0;
   std::size_t headerBytes = 0;
+  std::size_t sackRanges = 0;
 };
 // As many bytes as an outline needs.
 inline constexpr std::size_t kOutlineBytes = 28;
 
 // `captured`: the beginning; `length`: of the whole datagram. nullopt: another protocol or another version.
 std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length);
+
+// Which message a frame has bytes of, or announces.
+struct MessageOutline {
+  std::uint64_t id = 0;
+  // Of kData and kAnnounce, as far as they were captured.
+  std::optional<std::uint64_t> tag, totalLength, chunkOffset;
+  std::optional<std::uint16_t> chunkLength;
+};
+// nullopt: a frame of another type, or cut off within the id.
+std::optional<MessageOutline> outlineMessage(std::span<const std::byte> captured, const PacketOutline& outline);
 
 }  // namespace gloo_bypass::wire

@@ -271,6 +271,9 @@ TEST(Packet, ChunkWithAShortHeader_IsReadAsWritten) {
     ASSERT_TRUE(outline);
     EXPECT_EQ(outline->type, type);
     EXPECT_EQ(outline->headerBytes, 60u);
+    EXPECT_EQ(wire::outlineMessage(datagram, *outline)->id, ~0ull - 1);
+    EXPECT_FALSE(wire::outlineMessage(datagram, *outline)->tag);
+    EXPECT_FALSE(wire::outlineMessage(std::span(datagram).first(51), *outline));
     for (std::size_t length = 0; length < datagram.size(); ++length) {
       EXPECT_NE(wire::parsePacket(std::span(datagram).first(length), &packet), wire::ParseResult::kOk) << length;
     }
