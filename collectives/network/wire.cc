@@ -45,6 +45,10 @@ Error unsound(int rank, const char* what) {
 MessageKey collectiveKey(std::uint64_t operation, std::uint32_t index) {
   return {MessageKind::kUnbound, kCollective << 56 | (operation & 0xffffff) << 32 | index};
 }
+std::optional<CollectiveTag> collectiveTag(MessageKey key) {
+  if (key.kind != MessageKind::kUnbound || key.tag >> 56 != kCollective) return std::nullopt;
+  return CollectiveTag{static_cast<std::uint32_t>(key.tag >> 32 & 0xffffff), static_cast<std::uint32_t>(key.tag)};
+}
 MessageKey controlKey() { return {MessageKind::kUnbound, kControl << 56}; }
 MessageKey programKey(std::uint32_t tag) { return {MessageKind::kUnbound, kProgram << 56 | tag}; }
 std::optional<std::uint32_t> programTag(MessageKey key) {

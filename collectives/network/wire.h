@@ -21,6 +21,12 @@
 namespace gloo_bypass::collectives {
 
 MessageKey collectiveKey(std::uint64_t operation, std::uint32_t index);
+struct CollectiveTag {
+  std::uint32_t operation = 0;  // the lower 24 bits of its number
+  std::uint32_t index = 0;
+  bool operator==(const CollectiveTag&) const = default;
+};
+std::optional<CollectiveTag> collectiveTag(MessageKey key);  // nullopt: not a collective's message
 MessageKey controlKey();
 MessageKey programKey(std::uint32_t tag);
 std::optional<std::uint32_t> programTag(MessageKey key);  // nullopt: not a program's message

@@ -98,6 +98,8 @@ TEST(NetworkWire_Addresses, EveryCutAndRandomBytes_AreRefusedOrDecoded) {
 
 TEST(NetworkWire_Keys, OfTheThreeKinds_NeverMeet) {
   EXPECT_EQ(programTag(programKey(0xffffffff)), 0xffffffffu);
+  EXPECT_EQ(collectiveTag(collectiveKey(0x5000007, 0xffffffff)), (CollectiveTag{7, 0xffffffff}));
+  EXPECT_FALSE(collectiveTag(controlKey()) || collectiveTag(programKey(7)));
   EXPECT_FALSE(programTag(controlKey()));
   EXPECT_FALSE(programTag(collectiveKey(0xffffffffffff, 0xffffffff)));
   EXPECT_NE(collectiveKey(1, 0), collectiveKey(2, 0));
