@@ -5,6 +5,7 @@
 #include "tests/sim/random.h"
 #include "tests/sim/settings.h"
 #include "tests/tools/capture/capture_builder.h"
+#include "tests/tools/capture/operation_frames.h"
 
 namespace gloo_bypass::fuzz {
 namespace {
@@ -15,11 +16,15 @@ using capture::test::Octets;
 std::vector<Octets> captures() {
   namespace make = capture::test;
   const make::Endpoint a{make::host(2), 1}, b{make::host(3), 4791};
+  make::OperationSender sender(a, b, 1);
   const std::vector<Octets> frames{make::markerFrame(1, false),
                                    make::tcpSegment(a, b, 1, 40),
                                    make::udpDatagram(a, b, Octets(60, 0x0a)),
                                    make::udpDatagram(b, a, {'g', 'B', 1, 16}),
                                    make::ethernet(Octets(28), 0x0806),
+                                   sender.header(1, {}, 10),
+                                   sender.message(1, 1, 20, 40),
+                                   sender.chunk(2, 20),
                                    make::markerFrame(1, true)};
   make::PcapFile pcap, cooked(113);
   make::PcapngFile pcapng;

@@ -4,6 +4,7 @@
 #include "tests/fuzz/fuzz_target.h"
 #include "tools/capture/capture_file.h"
 #include "tools/capture/capture_report.h"
+#include "tools/capture/operation_report.h"
 #include "transport/base/check.h"
 
 namespace gloo_bypass::fuzz {
@@ -13,8 +14,8 @@ void fuzzCapture(std::span<const std::uint8_t> input) {
   std::vector<std::uint8_t> bytes(input.begin(), input.end());
   auto file = capture::CaptureFile::open(::fmemopen(bytes.data(), bytes.size(), "rb"), "input", "");
   if (!file) return;
-  capture::AnalysedCapture analysed{{"input"}, file.value().linkName(), file.value().snapLength(), "",
-                                    {},        capture::Analysis({})};
+  capture::AnalysedCapture analysed{
+      {"input"}, file.value().linkName(), file.value().snapLength(), "", {}, capture::Analysis({}), {}};
   std::uint64_t frames = 0;
   while (const auto captured = file.value().next()) {
     const auto frame = capture::dissect(file.value().linkLayer(), captured->bytes, captured->originalLength);
@@ -22,12 +23,16 @@ void fuzzCapture(std::span<const std::uint8_t> input) {
     analysed.analysis.add(captured->time, frame);
     GLOO_BYPASS_CHECK(++frames <= bytes.size());
   }
-  analysed.analysis.finish();
+  analysed.finish();
   std::uint64_t sum = 0;
   for (const std::uint64_t kind : analysed.analysis.totals().bytesOfKind) sum += kind;
   GLOO_BYPASS_CHECK(sum == analysed.analysis.totals().bytes);
-  (void)capture::captureTable(analysed, true);
+  std::uint64_t ofOperations = 0;
+  for (const auto& operation : analysed.operations.all) ofOperations += operation.totals.bytes;
+  GLOO_BYPASS_CHECK(ofOperations <= sum);
+  (void)capture::captureTable(analysed, {.everyStep = true, .everyOperation = true});
   (void)capture::captureJson(analysed);
+  (void)capture::operationsCsv({analysed});
 }
 
 }  // namespace gloo_bypass::fuzz

@@ -133,7 +133,7 @@ MAY_INCLUDE = {
     ],
     "tools": ["transport"],
     "tools/all_reduce_perf": ["tools/common", "transport", "collectives/group.h"],
-    "tools/capture": ["tools/common", "transport"],
+    "tools/capture": ["tools/common", "transport", "collectives/network/wire.h"],
     "tools/fabric": ["tools/common", "tools/fabric/core"],
     "tools/schedule": ["tools/common", "collectives/operation.h", "collectives/schedule"],
     "tools/simulation": ["tools/common", "tools/fabric", "tools/simulation/core", "transport"],

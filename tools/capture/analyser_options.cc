@@ -21,6 +21,10 @@ Markers are UDP datagrams to port 9999 from port 40000 + step (modulo 25,536), a
 --step-markers sends them: the first when a step's first bucket is handed over, the second when its
 last one has completed. They are not counted. A marker that comes twice counts once.
 
+Of gloo-bypass's own collectives over UDP and DPDK it tells each operation: group, number, kind, type,
+count; first and last packet, bytes and retransmitted bytes of each rank. Kind, type and count need a
+snap length of 256 bytes.
+
 MB is 1e6 bytes. A file is read once, in memory that does not grow with it.
 
 Exit status: 0, all was read; 1, a result could not be written; 2, wrong command line, or a file that
@@ -61,10 +65,14 @@ std::variant<AnalyserOptions, std::string> parseAnalyserOptions(int argc, const 
                  "of traffic over time; doubled until a capture has at most 65,536 of them")
       ->check(CLI::Range(1e-6, 86400.0))
       ->type_name("SECONDS");
-  app.add_flag("--steps", options.everyStep, "a line for each step in the table");
+  app.add_flag("--steps", options.table.everyStep, "a line for each step in the table");
+  app.add_flag("--operations", options.table.everyOperation,
+               "a line for each collective operation and its ranks in the table");
   app.add_option("--json", options.jsonPath, "write everything as JSON")->type_name("FILE");
   app.add_option("--csv-throughput", options.throughputPath, "write traffic over time as CSV")->type_name("FILE");
   app.add_option("--csv-steps", options.stepsPath, "write the steps as CSV")->type_name("FILE");
+  app.add_option("--csv-operations", options.operationsPath, "write the collective operations, by rank, as CSV")
+      ->type_name("FILE");
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   return checked(std::move(options), intervalSeconds, markerPort);
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tools/capture/analysis.h"
+#include "tools/capture/capture_report.h"
 
 namespace gloo_bypass::capture {
 
@@ -15,8 +16,8 @@ struct AnalyserOptions {
   bool join = false;
   std::string filter;
   AnalysisSettings analysis;
-  bool everyStep = false;
-  std::string jsonPath, throughputPath, stepsPath;  // empty: none
+  TableOptions table;
+  std::string jsonPath, throughputPath, stepsPath, operationsPath;  // empty: none
 };
 
 // The options, or text to print (--help, --version). Throws UsageError, one line.

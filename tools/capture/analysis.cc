@@ -61,7 +61,10 @@ void Analysis::add(CaptureTime time, const DissectedFrame& frame) {
   ++totals_.frames;
   totals_.bytes += frame.wireBytes;
   series_.add(time - start_, frame.wireBytes);
-  countKinds(frame);
+  const bool numbered = frame.kind == FrameKind::kTcp || frame.kind == FrameKind::kBypass;
+  const std::uint64_t repeated = numbered ? repeatedBytes(frame) : 0;
+  countKinds(frame, repeated);
+  operationParts_.onFrame(frame, time, repeated);
   std::size_t index = StepWindows::kMaxDirections;
   if (frame.hasAddresses) {
     const Direction direction(frame.source, frame.destination);
@@ -72,7 +75,10 @@ void Analysis::add(CaptureTime time, const DissectedFrame& frame) {
   steps_.onFrame(frame.wireBytes, index);
 }
 
-void Analysis::finish() { steps_.finish(); }
+void Analysis::finish() {
+  steps_.finish();
+  operationParts_.finish();
+}
 
 std::size_t Analysis::trackedIndex(Direction direction) {
   if (const auto known = trackedIndices_.find(direction); known != trackedIndices_.end()) return known->second;
@@ -83,7 +89,7 @@ std::size_t Analysis::trackedIndex(Direction direction) {
   return tracked_.size() - 1;
 }
 
-void Analysis::countKinds(const DissectedFrame& frame) {
+void Analysis::countKinds(const DissectedFrame& frame, std::uint64_t repeated) {
   struct Kinds {
     ByteKind rest, payload = ByteKind::kOther, repeated = ByteKind::kOther;
   };
@@ -102,12 +108,11 @@ void Analysis::countKinds(const DissectedFrame& frame) {
                               {kNotDissected}};
   static_assert(std::size(kKinds) == static_cast<std::size_t>(FrameKind::kCut) + 1);
   const Kinds& kinds = kKinds[static_cast<std::size_t>(frame.kind)];
-  const bool numbered = frame.kind == FrameKind::kTcp || frame.kind == FrameKind::kBypass;
-  const std::uint64_t repeated = numbered ? repeatedBytes(frame) : 0;
   count(kinds.repeated, repeated);
   count(kinds.payload, frame.payloadBytes - repeated);
   count(kinds.rest, frame.wireBytes - frame.payloadBytes);
   if (frame.kind == FrameKind::kTcp) totals_.largestTcpFrame = std::max(totals_.largestTcpFrame, frame.wireBytes);
+  if (frame.message && frame.message->isJoined) ++totals_.joinedDatagrams;
   if (frame.kind == FrameKind::kFragment) ++totals_.fragments;
   if (frame.kind == FrameKind::kCut) ++totals_.cut;
 }

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "tools/capture/dissection.h"
+#include "tools/capture/operation_parts.h"
 #include "tools/capture/step_windows.h"
 #include "tools/capture/time_series.h"
 
@@ -74,6 +75,7 @@ struct AnalysisSettings {
 struct AnalysisTotals {
   std::uint64_t frames = 0, bytes = 0;  // without markers
   std::uint64_t largestTcpFrame = 0;
+  std::uint64_t joinedDatagrams = 0;     // frames with several datagrams of gloo-bypass, as far as they tell
   std::uint64_t backwards = 0;           // frames with a time before that of the frame before
   std::uint64_t fragments = 0, cut = 0;  // frames
   CaptureTime first{}, last{};           // earliest and latest, markers included
@@ -93,6 +95,7 @@ class Analysis {
   bool empty() const { return !any_; }
   const AnalysisTotals& totals() const { return totals_; }
   const StepWindows& steps() const { return steps_; }
+  const OperationParts& operationParts() const { return operationParts_; }
   const TimeSeries& series() const { return series_; }
   // Before the first marker; from it to the last one; and after that. Without markers all is in the first.
   const TrafficMatrix& before() const { return before_; }
@@ -121,13 +124,14 @@ class Analysis {
 
   void noteTime(CaptureTime time);
   std::size_t trackedIndex(Direction direction);
-  void countKinds(const DissectedFrame& frame);
+  void countKinds(const DissectedFrame& frame, std::uint64_t repeated);
   std::uint64_t repeatedBytes(const DissectedFrame& frame);
   void count(ByteKind kind, std::uint64_t bytes) { totals_.bytesOfKind[static_cast<std::size_t>(kind)] += bytes; }
 
   const AnalysisSettings settings_;
   AnalysisTotals totals_;
   StepWindows steps_;
+  OperationParts operationParts_;
   TimeSeries series_;
   TrafficMatrix before_, training_, after_;
   std::vector<Direction> tracked_;

@@ -8,6 +8,7 @@
 #include "tools/capture/analyser_options.h"
 #include "tools/capture/capture_file.h"
 #include "tools/capture/capture_report.h"
+#include "tools/capture/operation_report.h"
 #include "tools/common/error.h"
 #include "tools/common/result_file.h"
 #include "tools/common/run_program.h"
@@ -41,6 +42,9 @@ void writeResults(const AnalyserOptions& options, const std::vector<AnalysedCapt
   }
   writeResult("--csv-throughput", options.throughputPath, throughputCsv(captures));
   writeResult("--csv-steps", options.stepsPath, stepsCsv(captures));
+  if (!options.operationsPath.empty()) {
+    writeResult("--csv-operations", options.operationsPath, operationsCsv(captures));
+  }
 }
 
 // All of the files that can be read. A line for each fault; the exit status that they make.
@@ -54,7 +58,7 @@ ExitCode readAll(const AnalyserOptions& options, std::vector<AnalysedCapture>& c
       continue;
     }
     if (captures.empty() || !options.join)
-      captures.push_back({{}, "", 0, options.filter, {}, Analysis(options.analysis)});
+      captures.push_back({{}, "", 0, options.filter, {}, Analysis(options.analysis), {}});
     AnalysedCapture& capture = captures.back();
     if (!capture.files.empty() && capture.link != file.value().linkName()) {
       complain(fmt::format("{}: its frames begin with {}, those of {} with {}: they cannot be joined", path,
@@ -76,8 +80,8 @@ int analyse(const AnalyserOptions& options) {
   const ExitCode code = readAll(options, captures);
   if (captures.empty()) return code;
   for (std::size_t i = 0; i < captures.size(); ++i) {
-    captures[i].analysis.finish();
-    fmt::print("{}{}", i > 0 ? "\n" : "", captureTable(captures[i], options.everyStep));
+    captures[i].finish();
+    fmt::print("{}{}", i > 0 ? "\n" : "", captureTable(captures[i], options.table));
   }
   if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
   writeResults(options, captures);

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "tools/capture/operation_report.h"
+#include "tools/capture/report_text.h"
 #include "tools/capture/step_statistics.h"
 #include "transport/base/joined.h"
 #include "transport/base/seconds.h"
@@ -18,15 +20,10 @@ using Json = nlohmann::ordered_json;
 constexpr std::array<const char*, kByteKinds> kKindNames{"tcp_payload",      "tcp_repeated", "bypass_payload",
                                                          "bypass_repeated",  "roce_payload", "headers",
                                                          "acknowledgements", "other",        "not_dissected"};
-constexpr std::array<const char*, kPercentiles.size()> kSpreadNames{"min", "p25", "median", "p75", "max"};
 // As a matrix; more hosts are listed.
 constexpr std::size_t kMaxMatrixHosts = 8, kMaxListedDirections = 24;
 // Longer than any adapter sends: several segments in one.
 constexpr std::uint64_t kLongestTcpFrame = 9'216;
-
-std::string ipv4(std::uint32_t address) {
-  return fmt::format("{}.{}.{}.{}", address >> 24, (address >> 16) & 255, (address >> 8) & 255, address & 255);
-}
 
 std::string spreadLine(const char* name, const Spread& spread, double unit, const char* unitName) {
   std::string line = fmt::format("{:<20}", fmt::format("{} [{}]", name, unitName));
@@ -83,10 +80,6 @@ std::string everyStepText(const Analysis& analysis) {
   return text;
 }
 
-std::string noteIf(std::uint64_t count, const std::string& text) {
-  return count == 0 ? "" : fmt::format("note: {} {}\n", count, text);
-}
-
 std::string notes(const AnalysedCapture& capture) {
   const Analysis& analysis = capture.analysis;
   const AnalysisTotals& totals = analysis.totals();
@@ -103,6 +96,7 @@ std::string notes(const AnalysedCapture& capture) {
   text += noteIf(markers.backwards, "steps that end before they begin by the capture's clock");
   text += noteIf(markers.notKept,
                  fmt::format("steps beyond the first {}: not in the figures of steps", StepWindows::kMaxSteps));
+  text += operationNotes(capture);
   text += noteIf(totals.cut,
                  fmt::format("frames were kept too short to tell what they are (snap length {})", capture.snapLength));
   text += noteIf(totals.fragments, "IPv4 fragments, counted as other");
@@ -114,17 +108,14 @@ std::string notes(const AnalysedCapture& capture) {
         "too few; switch it off with ethtool -K IF gro off gso off tso off\n",
         totals.largestTcpFrame);
   }
+  text += noteIf(totals.joinedDatagrams,
+                 "frames hold several datagrams, joined before the capture (GSO, GRO): only the first of each is told "
+                 "apart, so operations lack messages; switch it off with ethtool -K IF gro off gso off");
   if (capture.link == "LINUX_SLL" || capture.link == "LINUX_SLL2") {
     text +=
         "note: a capture of all interfaces (tcpdump -i any) holds a frame once for each interface that it crossed\n";
   }
   return text;
-}
-
-Json spreadJson(const Spread& spread) {
-  Json json;
-  for (std::size_t i = 0; i < spread.size(); ++i) json[kSpreadNames[i]] = spread[i];
-  return json;
 }
 
 Json statisticsJson(const std::optional<StepStatistics>& statistics) {
@@ -219,7 +210,12 @@ std::string faultLine(const std::string& file, const CaptureFault& fault) {
                      fault.frames, fault.what);
 }
 
-std::string captureTable(const AnalysedCapture& capture, bool everyStep) {
+void AnalysedCapture::finish() {
+  analysis.finish();
+  operations = operationsOf(analysis.operationParts());
+}
+
+std::string captureTable(const AnalysedCapture& capture, const TableOptions& options) {
   const Analysis& analysis = capture.analysis;
   const AnalysisTotals& totals = analysis.totals();
   std::string text = fmt::format("{}: {} frames, {:.6g} MB in {:.6f} s ({}, snap length {}){}\n",
@@ -248,7 +244,8 @@ std::string captureTable(const AnalysedCapture& capture, bool everyStep) {
   text += matrixText(analysis.trainingTime() ? "before the first marker" : "whole capture", analysis.before());
   text += matrixText("from the first marker to the last", analysis.training());
   text += matrixText("after the last marker", analysis.after());
-  if (everyStep && !analysis.steps().steps().empty()) text += everyStepText(analysis);
+  text += operationsText(capture, options.everyOperation);
+  if (options.everyStep && !analysis.steps().steps().empty()) text += everyStepText(analysis);
   const std::string noted = notes(capture);
   return noted.empty() ? text : text + "\n" + noted;
 }
@@ -282,10 +279,16 @@ Json captureJson(const AnalysedCapture& capture) {
           {"fragments", totals.fragments},
           {"backwards_frames", totals.backwards},
           {"largest_tcp_frame", totals.largestTcpFrame},
+          {"joined_datagrams", totals.joinedDatagrams},
           {"interval_s", series["interval_s"]},
           {"bytes_by_interval", std::move(series["bytes_by_interval"])},
           {"directions_over_time", directionsOverTimeJson(analysis)},
-          {"steps", stepsJson(analysis)}};
+          {"steps", stepsJson(analysis)},
+          {"per_call", callsJson(capture)},
+          {"operations", operationsJson(capture)},
+          {"operation_frames",
+           {{"not_kept", analysis.operationParts().counters().notKept},
+            {"unplaced", analysis.operationParts().counters().unplaced}}}};
 }
 
 std::string throughputCsv(const std::vector<AnalysedCapture>& captures) {

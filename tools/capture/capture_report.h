@@ -8,6 +8,7 @@
 
 #include "tools/capture/analysis.h"
 #include "tools/capture/capture_file.h"
+#include "tools/capture/operations.h"
 
 namespace gloo_bypass::capture {
 
@@ -18,9 +19,16 @@ struct AnalysedCapture {
   std::string filter;
   std::vector<std::pair<std::string, CaptureFault>> faults;  // by file
   Analysis analysis;
+  Operations operations;  // once all is read
+
+  // After the last frame.
+  void finish();
 };
 
-std::string captureTable(const AnalysedCapture& capture, bool everyStep);
+struct TableOptions {
+  bool everyStep = false, everyOperation = false;  // a line for each
+};
+std::string captureTable(const AnalysedCapture& capture, const TableOptions& options);
 // README.md lists the keys.
 nlohmann::ordered_json captureJson(const AnalysedCapture& capture);
 // A line for each interval; where there are several captures, each line begins with the capture's number, from 1.

@@ -80,8 +80,24 @@ void dissectRoce(const Part& part, DissectedFrame& frame) {
   frame.payloadBytes = acknowledges ? 0 : part.length - std::min(part.length, around);
 }
 
+std::optional<MessagePart> messageOf(const wire::PacketOutline& outline, const Part& part) {
+  const auto message = wire::outlineMessage(part.kept, outline);
+  if (!message) return {};
+  Part payload = part.after(outline.headerBytes);
+  MessagePart found{.id = message->id, .tag = message->tag};
+  if (message->chunkLength && *message->chunkLength < payload.length) {
+    found.isJoined = true;
+    payload = payload.atMost(*message->chunkLength);
+  }
+  found.isWhole = message->totalLength && *message->totalLength <= payload.length;
+  if (message->chunkOffset == 0u) found.beginning = payload.kept;
+  return found;
+}
+
 void dissectBypass(const wire::PacketOutline& outline, const Part& part, DissectedFrame& frame) {
   frame.kind = FrameKind::kBypassControl;
+  frame.session = outline.receiverId;
+  frame.message = messageOf(outline, part);
   if (outline.type == wire::FrameType::kAck) frame.kind = FrameKind::kBypassAck;
   // Repair frames are of what protects data, as headers are, and no data: control. So are the pieces of a frame that
   // was sent whole before.
@@ -89,7 +105,6 @@ void dissectBypass(const wire::PacketOutline& outline, const Part& part, Dissect
   frame.kind = FrameKind::kBypass;
   frame.payloadBytes = part.length - outline.headerBytes;
   frame.sequence = outline.sequence;
-  frame.session = outline.receiverId;
 }
 
 void dissectUdp(const Part& datagram, DissectedFrame& frame) {

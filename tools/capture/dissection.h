@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 namespace gloo_bypass::capture {
@@ -31,6 +32,15 @@ enum class FrameKind : std::uint8_t {
   kCut,      // the snap length, or the frame's end, came before the headers' end
 };
 
+// The message that a frame of gloo-bypass has bytes of, or announces.
+struct MessagePart {
+  std::uint64_t id = 0;
+  std::optional<std::uint64_t> tag;      // where this frame describes the message, and that was kept
+  bool isWhole = false;                  // this frame has all of it
+  bool isJoined = false;                 // other datagrams follow in this frame: joined before the capture
+  std::span<const std::byte> beginning;  // what was kept of the message's first bytes, if this frame has them
+};
+
 struct DissectedFrame {
   FrameKind kind = FrameKind::kCut;
   bool hasAddresses = false;                  // IPv4
@@ -44,7 +54,8 @@ struct DissectedFrame {
   std::uint64_t payloadBytes = 0;
   // Of kTcp: the payload's first byte. Of kBypass: the frame.
   std::uint32_t sequence = 0;
-  std::uint64_t session = 0;              // of kBypass: the receiver's id
+  std::uint64_t session = 0;              // of gloo-bypass: the receiver's id
+  std::optional<MessagePart> message;     // of gloo-bypass, where there is one
   bool opens = false;                     // TCP's SYN
   bool isUdp = false;                     // also where it is too short to tell more
   std::span<const std::byte> udpPayload;  // what was captured of it

@@ -13,14 +13,14 @@ std::optional<double> bitsPerSecond(std::uint64_t bytes, CaptureTime time) {
   return static_cast<double>(bytes) * 8 / secondsOf(time);
 }
 
-namespace {
-
 Spread spreadOf(std::vector<double> values) {
   values = sorted(std::move(values));
   Spread spread;
   for (std::size_t i = 0; i < spread.size(); ++i) spread[i] = percentile(values, kPercentiles[i]);
   return spread;
 }
+
+namespace {
 
 std::optional<StepStatistics> statisticsOf(const Analysis& analysis,
                                            const std::function<std::uint64_t(const StepWindow&)>& bytesOfStep) {

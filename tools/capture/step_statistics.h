@@ -1,4 +1,4 @@
-// The spread of a capture's per-step figures. Pure.
+// The spread of a capture's figures, those of its steps above all. Pure.
 #pragma once
 
 #include <array>
@@ -12,6 +12,8 @@ namespace gloo_bypass::capture {
 
 inline constexpr std::array<double, 5> kPercentiles{0, 25, 50, 75, 100};
 using Spread = std::array<double, kPercentiles.size()>;  // min, p25, median, p75, max; interpolated as numpy does
+
+Spread spreadOf(std::vector<double> values);  // of one value at least
 
 struct StepStatistics {
   std::size_t steps = 0;  // complete ones

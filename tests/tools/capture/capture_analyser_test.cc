@@ -7,6 +7,7 @@
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/tools/capture/capture_builder.h"
+#include "tests/tools/capture/operation_frames.h"
 
 namespace gloo_bypass::capture {
 namespace {
@@ -57,6 +58,37 @@ TEST(CaptureAnalyser, Capture_IsTableAndJsonAndCsv) {
   EXPECT_EQ(contentsOf(steps),
             "step,begin_s,duration_s,bytes,frames,throughput_bit_s,complete\n"
             "1,0.000000000,0.500000000,1000,1,16000,1\n2,1.000000000,0.500000000,1000,1,16000,1\n");
+}
+
+TEST(CaptureAnalyser, CollectiveOperations_AreInTableAndJsonAndCsv) {
+  const collectives::Description sum{
+      .kind = collectives::Kind::kAllReduce, .type = collectives::ElementType::kFloat32, .count = 25};
+  test::OperationSender there({host(2), 7000}, {host(3), 7001}, 1), back({host(3), 7001}, {host(2), 7000}, 2);
+  test::PcapFile pcap(1, 256);
+  pcap.add(1'000'000'000, there.header(9, sum, 100));
+  pcap.add(1'250'000'000, back.header(9, sum, 100));
+  const TemporaryFolder folder;
+  const std::string capture = test::writeFile(folder.path, "a.pcap", pcap.bytes()), json = folder.path + "/a.json",
+                    csv = folder.path + "/o.csv";
+  const auto result = analyse({capture, "--operations", "--json", json, "--csv-operations", csv});
+  EXPECT_EQ(result.exitStatus, 0) << result.err;
+  EXPECT_NE(result.out.find("1 collective operation of 1 group, by call"), std::string::npos) << result.out;
+  EXPECT_NE(result.out.find("all-reduce of 25 float32, sum (ring)"), std::string::npos);
+  EXPECT_NE(result.out.find("10.32.0.3:7001"), std::string::npos);
+  const auto report = nlohmann::json::parse(contentsOf(json))["captures"][0];
+  EXPECT_EQ(report["per_call"][0]["duration_s"]["median"], 0.25);
+  const auto operation = report["operations"][0];
+  EXPECT_EQ(operation["operation"], 9);
+  EXPECT_EQ(operation["kind"], "all-reduce");
+  EXPECT_EQ(operation["type"], "float32");
+  EXPECT_EQ(operation["count"], 25);
+  EXPECT_EQ(operation["bytes"], 2 * (42 + 100 + 148));
+  EXPECT_EQ(operation["repeated_bytes"], 0);
+  EXPECT_EQ(operation["ranks"][1]["rank"], "10.32.0.3:7001");
+  EXPECT_EQ(operation["ranks"][1]["first_s"], 0.25);
+  const std::string lines = contentsOf(csv), call = "1,9,all-reduce,float32,sum,25,0,ring,1,0.000000000,0.250000000,";
+  EXPECT_NE(lines.find(call + "10.32.0.2:7000,0.000000000,0.000000000,290,1,148,0\n"), std::string::npos) << lines;
+  EXPECT_NE(lines.find(call + "10.32.0.3:7001,0.250000000,0.250000000,290,1,148,0\n"), std::string::npos) << lines;
 }
 
 TEST(CaptureAnalyser, FileCutOff_IsAnalysedAndSaid) {

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/tools/capture/capture_builder.h"
+#include "tests/tools/capture/operation_frames.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::capture {
@@ -12,6 +12,7 @@ namespace {
 using test::Endpoint;
 using test::host;
 using test::Octets;
+using test::OperationSender;
 
 constexpr Endpoint kA{host(2), 5000}, kB{host(3), 6000};
 
@@ -105,6 +106,21 @@ TEST(Dissection, BypassChunks_AreDataBehindShortHeaders) {
     EXPECT_EQ(frame.sequence, 7u);
     EXPECT_EQ(frame.session, 0x1122334455667788u);
   }
+}
+
+TEST(Dissection, DatagramsJoinedInOneFrame_AreSaid) {
+  OperationSender sender(kA, kB, 1);
+  Octets frame = sender.message(7, 100, 100);
+  EXPECT_TRUE(dissected(frame).message->isWhole);
+  EXPECT_FALSE(dissected(frame).message->isJoined);
+  EXPECT_EQ(dissected(frame).message->beginning.size(), 100u);
+  frame = test::udpDatagram(kA, kB, [&] {
+    Octets two(frame.begin() + 42, frame.end());
+    test::append(two, Octets(60));
+    return two;
+  }());
+  EXPECT_TRUE(dissected(frame).message->isJoined);
+  EXPECT_EQ(dissected(frame).message->beginning.size(), 100u);
 }
 
 TEST(Dissection, BypassFramesOfOtherTypes_AreAcknowledgementOrControl) {
