@@ -1,23 +1,9 @@
-"""What a program measures with: the process group, which counts what goes through it, and samples of seconds."""
+"""What ranks measure with, and how they write it down. Knows neither PyTorch nor another library."""
 
 import ctypes
+import json
+import os
 import time
-
-import torch.distributed as dist
-
-
-class Group:
-    """The process group, and what went through it: `reduced_bytes` counts the vectors that were all-reduced."""
-
-    def __init__(self):
-        self.rank, self.size, self.reduced_bytes = dist.get_rank(), dist.get_world_size(), 0
-
-    def all_reduce(self, tensor):
-        self.reduced_bytes += tensor.numel() * tensor.element_size()
-        dist.all_reduce(tensor)
-
-    def barrier(self):
-        dist.barrier()
 
 
 class Samples:
@@ -49,3 +35,10 @@ def seconds_since(begin):
 def bytes_of(tensor):
     """A copy of a contiguous tensor's memory; its numbers may be of a kind that numpy does not know."""
     return ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+def write_record(path, record):
+    """Whole or not at all."""
+    with open(path + ".partial", "w") as file:
+        json.dump(record, file)
+    os.replace(path + ".partial", path)

@@ -19,9 +19,32 @@ import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
 
 from gloo_bypass_tools.common import transports
-from gloo_bypass_tools.compare_programs.measuring import Group, Samples
+from gloo_bypass_tools.compare_programs.measuring import Samples, bytes_of, write_record
 
 TIMEOUT_S = 120
+
+
+class Group:
+    """The process group, and what went through it: `reduced_bytes` counts the vectors that were all-reduced."""
+
+    def __init__(self):
+        self.rank, self.size, self.reduced_bytes = dist.get_rank(), dist.get_world_size(), 0
+
+    def all_reduce(self, tensor):
+        self.reduced_bytes += tensor.numel() * tensor.element_size()
+        dist.all_reduce(tensor)
+
+    def barrier(self):
+        dist.barrier()
+
+    def zeros(self, size):
+        return torch.zeros(size // 4)
+
+    def filled(self, size, value):
+        return torch.full((size // 4,), value)
+
+    def bytes_of(self, vector):
+        return bytes_of(vector)
 
 
 def require_transport(transport, least_bytes):
@@ -34,12 +57,6 @@ def require_transport(transport, least_bytes):
             return
         raise
     gloo_bypass.require_transport(transport, least_bytes)
-
-
-def write(path, record):
-    with open(path + ".partial", "w") as file:
-        json.dump(record, file)
-    os.replace(path + ".partial", path)
 
 
 def run(module, settings, path):
@@ -57,7 +74,7 @@ def run(module, settings, path):
     # Our own collectives move vectors through this host's memory, and count them as such.
     carrier = "MEMORY" if own and transport == "DPDK" else transport
     require_transport(carrier, group.reduced_bytes if group.size > 1 else 0)
-    write(
+    write_record(
         path,
         {
             "transport": transport + (transports.OWN_SUFFIX if own else ""),

@@ -1,23 +1,18 @@
-"""dist.all_reduce by itself: the first calls of a process, many one after the other, and with computing between two of
-them, as programs have it. Values are zeros while time is taken, so that none grows; each size is checked once.
+"""dist.all_reduce by itself: one after the other, and with computing between two of them, as programs have it. Values
+are zeros while time is taken, so that none grows.
 """
 
-import hashlib
 import time
 
 import torch
 
-from gloo_bypass_tools.compare_programs.measuring import bytes_of, seconds_since
+from gloo_bypass_tools.compare_programs import vectors
+from gloo_bypass_tools.compare_programs.measuring import seconds_since
 
 MATRIX = 192
 # Rounds with an all-reduce, then as many without: few enough for a machine that is now fast and now slow, and so many
 # that what lies between two all-reduces is one round.
 TURN = 10
-
-
-def calls_of(settings, size):
-    """Many short ones, a few long ones."""
-    return max(settings["least_calls"], min(settings["most_calls"], (64 << 20) // size))
 
 
 class Computing:
@@ -40,35 +35,12 @@ class Computing:
             self.matrix @ self.matrix
 
 
-def first_calls(group, settings, samples):
-    size = settings["first_bytes"]
-    vector = torch.zeros(size // 4)
-    for _ in range(settings["first_calls"]):
-        begin = time.perf_counter()
-        group.all_reduce(vector)
-        samples.add(seconds_since(begin), "first calls", size)
-
-
-def one_after_the_other(group, settings, samples):
-    for size in settings["sizes"]:
-        vector, calls = torch.zeros(size // 4), calls_of(settings, size)
-        group.barrier()
-        for _ in range(max(2, calls // 5)):
-            group.all_reduce(vector)
-        last = time.perf_counter()
-        for _ in range(calls):
-            group.all_reduce(vector)
-            now = time.perf_counter()
-            samples.add(now - last, "one after the other", size)
-            last = now
-
-
 def with_computing(group, settings, samples):
     """What an all-reduce adds to a round of computing; the ranks' skew is in it, as it is in programs."""
     for milliseconds in settings["compute_ms"]:
         computing = Computing(group, milliseconds)
         for size in settings["compute_sizes"]:
-            vector = torch.zeros(size // 4)
+            vector = group.zeros(size)
             computing.run()
             group.barrier()
             for first in range(0, settings["compute_rounds"], TURN):
@@ -86,22 +58,8 @@ def with_computing(group, settings, samples):
                     samples.add(seconds_since(begin), "round without its all-reduce", size, milliseconds)
 
 
-def checked_sums(group, settings):
-    """A digest of the sums of each size, which must be right."""
-    digest = hashlib.sha256()
-    for size in settings["sizes"]:
-        vector = torch.full((size // 4,), float(group.rank + 1))
-        group.all_reduce(vector)
-        wanted = group.size * (group.size + 1) / 2
-        if not bool((vector == wanted).all()):
-            raise RuntimeError(f"a sum of {size} bytes is wrong: not {wanted} everywhere")
-        digest.update(bytes_of(vector))
-    return digest.hexdigest()
-
-
 def measure(group, settings, samples):
     """Returns a digest of checked sums, which is the same over every transport."""
-    first_calls(group, settings, samples)
-    one_after_the_other(group, settings, samples)
+    digest = vectors.measure(group, settings, samples)
     with_computing(group, settings, samples)
-    return checked_sums(group, settings)
+    return digest
