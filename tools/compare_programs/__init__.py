@@ -2,12 +2,17 @@
 
 command      the command line of scripts/compare-programs
 interpreter  what the Python that the user chose has
+libraries    other libraries' all-reduces, which stand among the transports
 measurement  ranks as processes, transports in turn, one stored run
 
 What is measured, and a stored run's form and tables, are report's: programs, stored_programs, program_tables.
 
 In the chosen Python, which may have nothing of ours but the package gloo_bypass:
 rank         a rank: joins the group, measures one program, checks which transport had its bytes
-measuring    the group and the samples that programs measure with
 decoding, reduction, training  the programs
+
+There, or in the Python of another library:
+vectors      all-reduces one after the other, by any library
+measuring    the samples that ranks measure with
+library_rank  a rank of another library
 """

@@ -10,7 +10,7 @@ from gloo_bypass_tools.common import processes, program_places, transports
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.failures import FAILED, exit_status
 from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
-from gloo_bypass_tools.compare_programs import interpreter
+from gloo_bypass_tools.compare_programs import interpreter, libraries
 from gloo_bypass_tools.compare_programs.measurement import Measurement
 from gloo_bypass_tools.report import machine, program_tables, programs, results, stored_programs
 from gloo_bypass_tools.report.lines import show_progress, show_start
@@ -24,12 +24,15 @@ Runs the same programs of PyTorch over each transport, through torch.distributed
 gains: tensor-parallel decoding, all-reduces one after the other and with computing between them, and a step of
 DistilGPT2 under DistributedDataParallel. One transport a process, since PyTorch reads GLOO_DEVICE_TRANSPORT once; each
 round goes over all transports in turn. Each rank ends with an error unless its bytes went over the transport that it
-names, by the counters, and results must be the same over all. How fast the machine copies and adds 64 MiB is measured
+names, by the counters, and results must be the same over all. Other libraries may stand among the transports, for
+all-reduces alone: Open MPI, MPICH (each through mpi4py) and DeepSpeed's for inference; the command installs them from
+PyPI in environments of their own. How fast the machine copies and adds 64 MiB is measured
 before each round, and stored: where memory is slow, large vectors gain less."""
 EPILOG = """\
   scripts/compare-programs                                              Debian's PyTorch, the plug-in in build/
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --transports TCP,DPDK,DPDK/own
+  scripts/compare-programs --programs all_reduce --transports TCP,DPDK,DPDK/own,OpenMPI,MPICH,DeepSpeed
   scripts/compare-programs --table docs/runs/programs-*.json            what was stored, as Markdown
   scripts/compare-programs --table docs/runs/programs-2-cores.json --page page.html          and as a page
 
@@ -55,11 +58,19 @@ def parse(arguments):
     )
     parser.add_argument(
         "--transports",
-        type=names_of(transports.DEVICES + transports.OWN),
+        type=names_of(transports.DEVICES + transports.OWN + tuple(libraries.BY_NAME)),
         default=DEFAULT_TRANSPORTS,
         metavar="A,B",
         help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)}); DPDK/own and the like: with "
-        "gloo-bypass's own collectives (PyTorch 2.9 and later)",
+        f"gloo-bypass's own collectives (PyTorch 2.9 and later); {', '.join(libraries.BY_NAME)}: other libraries, by "
+        "the program all_reduce alone",
+    )
+    parser.add_argument(
+        "--libraries",
+        type=Path,
+        default=program_places.ROOT / "build-libraries",
+        metavar="DIR",
+        help="virtual environments of other libraries; what is missing is installed there (default build-libraries)",
     )
     add_number(parser, "--ranks", int, 2, 64, "on this machine", default=2)
     add_number(parser, "--threads", int, 1, 1024, "that a rank computes with (default cores / ranks, at least 1)")
@@ -78,7 +89,7 @@ def parse(arguments):
         "--page", type=result_file, metavar="FILE", help="write an HTML page of the run, or of those of --table"
     )
     options = parser.parse_args(arguments)
-    options.build = options.build.absolute()
+    options.build, options.libraries = options.build.absolute(), options.libraries.absolute()
     options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
     # Not by its target: a virtual environment's Python is a link to another one.
     options.python = os.path.abspath(options.python) if os.sep in options.python else options.python
@@ -97,6 +108,18 @@ def wanted_programs(options, found, left_out):
             left_out.append({"what": name, "why": why})
         else:
             yield program
+
+
+def prepared_libraries(options, found, left_out):
+    """{name: library that can be measured}; options.transports keeps only these of the libraries."""
+    prepared = {}
+    for name in filter(libraries.BY_NAME.get, options.transports):
+        try:
+            prepared[name] = libraries.prepare(name, found, options.libraries, lambda text: print(text, flush=True))
+        except libraries.LibraryError as error:
+            left_out.append({"what": name, "why": str(error)})
+    options.transports = tuple(name for name in options.transports if name in prepared or name not in libraries.BY_NAME)
+    return prepared
 
 
 def new_folder(path):
@@ -133,6 +156,7 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
         "rounds": options.rounds,
         "effort": options.effort,
         "transports": measured,
+        "libraries": {name: one.versions for name, one in measurement.prepared.items()},
         "left_out": left_out + [{"what": one.program, "why": one.in_words()} for one in measurement.missing],
         "digests": {name: digest for name, (digest, _) in measurement.digests.items()},
         "rows": rows,
@@ -142,20 +166,21 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
 def measure(options):
     needs = sorted({need for one in programs.TABLE for need in one.needs})
     found = interpreter.find(options.python, options.build, needs)
-    if any(name != "TCP" for name in options.transports) and not found.gloo_bypass:
+    if any(name != "TCP" and name not in libraries.BY_NAME for name in options.transports) and not found.gloo_bypass:
         raise interpreter.InterpreterError(
             f"{options.python} has no gloo_bypass ({found.why_not}): install the wheel in it (scripts/build-wheel), or "
             "build the plug-in for Debian's PyTorch (scripts/build)"
         )
     described, left_out = machine.describe_system(), []
     wanted = list(wanted_programs(options, found, left_out))
+    prepared = prepared_libraries(options, found, left_out)
     ranks = f"; PyTorch {found.torch}, {options.ranks} ranks of {options.threads} threads"
     show_start("compare-programs", described, ranks)
     for one in left_out:
         print(f"left out: {one['what']}: {one['why']}", flush=True)
     logs, rates = new_folder(options.output or default_output()), RateSamples(options.python)
     with tempfile.TemporaryDirectory(prefix="gbp") as folder:  # short, for sockets
-        measurement = Measurement(found, options, folder, logs)
+        measurement = Measurement(found, options, folder, logs, prepared)
         others = machine.OtherWork()
         measurement.measure(wanted, show_progress, rates.take)
         others_cores = others.cores()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common import processes, transports
 from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, free_port
+from gloo_bypass_tools.compare_programs import libraries
 from gloo_bypass_tools.report import programs
 
 # Of one turn, PyTorch's import included.
@@ -54,53 +55,71 @@ def only_of(values, what):
 
 class Measurement:
     """`folder`: a short one for sockets and results, `logs` for what the ranks say. Both are there, and are the
-    caller's."""
+    caller's. `prepared`: {name: other library}, which stand among the transports."""
 
-    def __init__(self, interpreter, options, folder, logs):
+    def __init__(self, interpreter, options, folder, logs, prepared=None):
         self.interpreter, self.options, self.folder, self.logs = interpreter, options, Path(folder), Path(logs)
+        self.prepared = prepared or {}
         # {(program, transport): [by_key of each round]}
         self.rounds, self.missing, self.digests = {}, [], {}
         self.count = 0
 
-    def environment_of(self, rank, transport, port):
-        device, own = transports.device_of(transport)
-        values = {
+    def place_of(self, rank, port):
+        """What every library's ranks find in their environment."""
+        return {
             "RANK": rank,
             "LOCAL_RANK": rank,
             "WORLD_SIZE": self.options.ranks,
+            "LOCAL_SIZE": self.options.ranks,
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
+            "OMP_NUM_THREADS": self.options.threads,
+            "USE_LIBUV": 0,  # Debian 13's PyTorch asks for libuv by default, and has none
+            "GLOO_SOCKET_IFNAME": "lo",
+        }
+
+    def environment_of(self, transport):
+        device, own = transports.device_of(transport)
+        return self.interpreter.environment() | {
             "GLOO_DEVICE_TRANSPORT": device,
             "GLOO_BYPASS_COLLECTIVES": "own" if own else "gloo",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "OMP_NUM_THREADS": self.options.threads,
             "GLOO_BYPASS_MEMIF_DIRECTORY": self.folder / "m",
-            "USE_LIBUV": 0,  # Debian 13's PyTorch asks for libuv by default, and has none
         }
-        return self.interpreter.environment() | values
+
+    def start(self, ranks, program, transport, result):
+        """Starts all ranks; `result`: the file for what one measured, its number as {rank}."""
+        settings, port = json.dumps(program.sizes[self.options.effort]), free_port()
+        library, environment = self.prepared.get(transport), self.environment_of(transport)
+        if library:
+            environment = library.environment() | {"TMPDIR": self.folder}
+        for rank in range(1 if library and library.starts_all else self.options.ranks):
+            own_result = result.replace("{rank}", str(rank))
+            words = [self.interpreter.program, "-m", RANK, program.module, settings, own_result]
+            if library:
+                words = library.words(self.options.ranks, settings, result)
+            # A signal may come before the list knows of a rank.
+            ranks.start(words, environment | self.place_of(rank, port), processes.end_with_starter)
 
     def turn(self, program, transport, number):
         """The samples of one program's ranks over one transport; TurnError where they failed."""
         self.count += 1
         logs = self.logs / f"{program.name}-{transport.replace('/', '-')}-{number}"
         logs.mkdir()
-        results = [self.folder / f"{self.count}-{rank}.json" for rank in range(self.options.ranks)]
-        settings, port, ranks = json.dumps(program.sizes[self.options.effort]), free_port(), QuietRanks(logs)
+        result, ranks = f"{self.folder}/{self.count}-{{rank}}.json", QuietRanks(logs)
         try:
-            for rank, result in enumerate(results):
-                words = [self.interpreter.program, "-m", RANK, program.module, settings, result]
-                # A signal may come before the list knows of a rank.
-                ranks.start(words, self.environment_of(rank, transport, port), processes.end_with_starter)
+            self.start(ranks, program, transport, result)
             failed = ranks.wait(TURN_S)
         except StillRunning:
             raise TurnError(f"not done within {TURN_S:g} s; logs: {logs}") from None
         finally:
-            ranks.end()
+            for rank in ranks.running():
+                processes.end_group(rank.process)  # asks first: mpirun then ends its ranks and removes their memory
         if failed is not None:
             said = processes.last_line(failed.log) or "it said nothing"
             ended = processes.describe_status(failed.status)
             raise TurnError(f"rank {failed.number} {ended}: {said}; log: {failed.log}")
-        records = [json.loads(result.read_text()) for result in results]
+        files = [Path(result.replace("{rank}", str(rank))) for rank in range(self.options.ranks)]
+        records = [json.loads(file.read_text()) for file in files]
         self.check(program, transport, records)
         return {programs.Key(program.name, *where): samples for where, samples in samples_of(records).items()}
 
@@ -120,6 +139,8 @@ class Measurement:
             between()
             for program in wanted:
                 for transport in programs.turns(list(self.options.transports), number):
+                    if transport in self.prepared and program.name != libraries.PROGRAM:
+                        continue
                     if (program.name, transport) in failed:
                         continue
                     progress(f"round {number}: {program.name} over {transport}")

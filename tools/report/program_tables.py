@@ -108,7 +108,8 @@ def table_of(run):
 
 def notes_of(run):
     """What is to be said below the table, as Markdown."""
-    notes = [f"Left out: {what}: {why}." for what, why in run.left_out]
+    notes = [f"{name}: {versions}." for name, versions in run.libraries.items()]
+    notes += [f"Left out: {what}: {why}." for what, why in run.left_out]
     if run.doubt:
         notes.append(f"**The machine was not steady**: {run.doubt}. Ratios near that say little.")
     return notes

@@ -3,7 +3,8 @@
     {"schema": "gloo-bypass/programs/1", "commit": "0123abc", "date": "2026-11-27", "machine": {"processor": ...,
      "cores": 2, ...}, "load_before": 0.1, "others_cores": 0.02, "rates": [...], "python": "3.11.2", "torch":
      "2.13.0+cpu", "gloo_bypass": "0.1.0", "ranks": 2, "threads": 1, "rounds": 5, "effort": "full", "transports":
-     ["TCP", "DPDK"], "left_out": [{"what": "training", "why": ...}], "digests": {"decoding": ...}, "rows": [
+     ["TCP", "DPDK"], "libraries": {"OpenMPI": "openmpi 5.0.11, ..."}, "left_out": [{"what": "training", "why": ...}],
+     "digests": {"decoding": ...}, "rows": [
         {"program": "all_reduce", "quantity": "one after the other", "bytes": 8192, "compute_ms": 0, "transport":
          "DPDK", "median_us": 51.0, "p99_us": 90.0, "mean_us": 55.0, "samples": 3000, "rounds_us": [50.0, ...]}, ...]}
 
@@ -67,6 +68,7 @@ class Run:
     left_out: tuple
     rows: tuple
     by_place: dict = field(default_factory=dict, compare=False)
+    libraries: dict = field(default_factory=dict)  # versions of those that stand among the transports
 
     def row(self, key, transport):
         """None where it was not measured."""
@@ -177,6 +179,7 @@ def read(path):
         for one in value_at(path, record, "left_out", list)
     )
     value_at(path, record, "digests", dict)
+    others = value_at(path, {"libraries": {}} | record, "libraries", dict)  # older runs have none
     return Run(
         commit,
         date,
@@ -194,4 +197,5 @@ def read(path):
         left_out,
         tuple(rows),
         by_place,
+        {name: text_at(f"{path}: libraries", others, name) for name in others},
     )

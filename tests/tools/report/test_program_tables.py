@@ -24,6 +24,11 @@ def test_Whole_Run_HasEachQuantityWithItsRatioAndItsMachine(write_run):
     assert "not steady" not in text
 
 
+def test_Whole_RunBesideAnotherLibrary_SaysItsVersion(write_run):
+    run = stored_programs.read(write_run(lambda record: record.update(libraries={"MPICH": "mpich 5.0.2"})))
+    assert "\n\nMPICH: mpich 5.0.2." in tables.whole(run)
+
+
 def test_Whole_RatioOverTheRounds_IsInBrackets(write_run):
     def spread(record):
         for row in record["rows"]:

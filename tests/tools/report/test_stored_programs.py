@@ -35,6 +35,11 @@ def test_Doubt_WhatSendsNothingTookLonger_IsSaid(write_run):
     assert stored_programs.read(write_run(alone_us=(500.0, 540.0))).doubt == ""
 
 
+def test_Read_RunBesideOtherLibraries_HasTheirVersions(write_run):
+    run = stored_programs.read(write_run(lambda record: record.update(libraries={"MPICH": "mpich 5.0.2"})))
+    assert run.libraries == {"MPICH": "mpich 5.0.2"} and stored_programs.read(write_run()).libraries == {}
+
+
 def first_row(**changed):
     return lambda record: record["rows"][0].update(changed)
 
@@ -45,6 +50,7 @@ def first_row(**changed):
         (lambda run: run.pop("torch"), "no 'torch'"),
         (lambda run: run.update(schema="x"), "schema 'x'"),
         (lambda run: run.update(note=1), "'note' is unknown"),
+        (lambda run: run.update(libraries={"MPICH": 5}), "libraries: 'MPICH'"),
         (lambda run: run.update(commit="main"), "'commit' is 'main'"),
         (lambda run: run.update(torch="new"), "'torch' is 'new'"),
         (lambda run: run.update(date="today"), "'date' is 'today'"),
