@@ -15,9 +15,10 @@ struct Group {
   PyObject* store;           // owned; the group asks it while it lives
   std::uint64_t generation;  // of the process that made it
   int running;               // calls on callers' threads; with the GIL
+  int inHandlers;            // those within which a signal's handler runs; with the GIL
   int underWay;              // started and not ended; with the service's lock
   bool closing;
-  bool leaves;  // close() was called within a call of it, which destroys the group when it returns
+  bool leaves;  // close() could not wait for a call of it, which destroys the group when it returns
 };
 
 namespace {
@@ -234,10 +235,15 @@ int underWay(const Group* group) {
   return group->underWay + group->running;
 }
 
-// Destroys a group that is closing, once the calls under way have ended. With the GIL.
+// Destroys a group that is closing, once the calls under way have ended. If one of them is in a signal's handler, which
+// may wait for this thread, that call does it when it returns. With the GIL.
 void leave(Group* group) {
   group->leaves = false;
   while (underWay(group) > 0) {
+    if (group->inHandlers > 0) {
+      group->leaves = true;
+      return;
+    }
     // `running` changes with the GIL only, but the calls that it counts end by themselves now: look again until they
     // have.
     PyThreadState* const waiting = PyEval_SaveThread();
@@ -254,8 +260,8 @@ void leave(Group* group) {
   PyEval_RestoreThread(destroying);
 }
 
-// close(): aborts what is under way, and destroys the group; in a signal's handler within a call of this group, that
-// call destroys it.
+// close(): aborts what is under way, and destroys the group; while a signal's handler runs within a call of this group,
+// that call destroys it.
 PyObject* closeGroup(PyObject* self, PyObject*) {
   Group* const group = of(self);
   if (group->group == nullptr || group->closing || group->generation != service().generation) Py_RETURN_NONE;
@@ -368,6 +374,13 @@ bool isWithinCallOf(const Group* group) {
   const Inside* call = innermost;
   while (call != nullptr && call->group() != group) call = call->outer();
   return call != nullptr;
+}
+
+int runHandlers() {
+  for (const Inside* call = innermost; call != nullptr; call = call->outer()) ++call->group()->inHandlers;
+  const int result = PyErr_CheckSignals();
+  for (const Inside* call = innermost; call != nullptr; call = call->outer()) --call->group()->inHandlers;
+  return result;
 }
 
 bool refusesHandler(const Group* group) {

@@ -25,16 +25,19 @@ void hasten(const Group* group);
 bool isWithinCallOf(const Group* group);
 // The same, and then an exception is set. With the GIL.
 bool refusesHandler(const Group* group);
+// PyErr_CheckSignals(). Groups of this thread's calls know meanwhile that these are in a handler, which may wait for
+// another thread that closes the group. With the GIL.
+int runHandlers();
 
 // A call of the group on this thread, from its beginning to its end. Made and destroyed with the GIL. The last one of a
-// group that a handler has closed destroys the group.
+// group that was closed while a handler ran within a call of it destroys the group.
 class Inside {
  public:
   explicit Inside(Group* group);
   ~Inside();
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;
-  const Group* group() const { return group_; }
+  Group* group() const { return group_; }
   const Inside* outer() const { return outer_; }
 
  private:

@@ -70,7 +70,7 @@ PyObject* wait(PyObject* self, PyObject* argument) {
       }
       PyEval_RestoreThread(state);
       // A signal's handler may have raised an exception, in assist or now: within this call of the group.
-      if (PyErr_Occurred() != nullptr || (!done && PyErr_CheckSignals() != 0)) return nullptr;
+      if (PyErr_Occurred() != nullptr || (!done && runHandlers() != 0)) return nullptr;
     }
     late = timeoutMs > 0 && std::chrono::steady_clock::now() >= end;
   }

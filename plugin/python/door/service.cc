@@ -8,6 +8,7 @@
 #include <new>
 #include <string>
 
+#include "plugin/python/door/group.h"
 #include "plugin/python/door/operation.h"
 
 namespace gloo_bypass::door {
@@ -207,7 +208,7 @@ int isInterrupted() {
   if (PyThread_get_thread_ident() != service().mainThread) return 0;
   const PyGILState_STATE state = PyGILState_Ensure();
   // An earlier wait of the same call may have raised it: a handler that ran now would lose it.
-  const bool raised = PyErr_Occurred() != nullptr || PyErr_CheckSignals() != 0;
+  const bool raised = PyErr_Occurred() != nullptr || runHandlers() != 0;
   PyGILState_Release(state);
   return raised ? 1 : 0;
 }

@@ -120,7 +120,13 @@ def test_Wait_CtrlC_RaisesKeyboardInterrupt(new_enough, transport):
 
 @pytest.mark.parametrize("transport", ["DPDK", "UDP"])
 @pytest.mark.parametrize(
-    "case", ["handler_destroys_the_group", "handler_destroys_the_group_and_exits", "handler_calls_the_group"]
+    "case",
+    [
+        "handler_destroys_the_group",
+        "handler_waits_for_a_thread_that_destroys_the_group",
+        "handler_destroys_the_group_and_exits",
+        "handler_calls_the_group",
+    ],
 )
 def test_Handler_OfASignalWithinACall_DoesNotWaitForThatCall(new_enough, case, transport):
     with ranks_of("door_behaviour.py", 2, case, GLOO_DEVICE_TRANSPORT=transport) as ranks:

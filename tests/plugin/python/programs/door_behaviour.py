@@ -341,6 +341,30 @@ def handler_destroys_the_group():
 
 
 @case
+def handler_waits_for_a_thread_that_destroys_the_group():
+    rank, size = start()
+    waits = [*COLLECTIVES, lambda group: dist.recv(torch.ones(1), group=group, group_src=1)]
+    groups = [dist.new_group() for _ in waits]
+
+    def elsewhere(group):
+        thread = threading.Thread(target=dist.destroy_process_group, args=(group,))
+        thread.start()
+        thread.join()
+
+    if rank == 0:
+        for wait, group in zip(waits, groups):
+            door = group._door
+            text = handled_in(lambda: wait(group), lambda: elsewhere(group))
+            assert "abort" in text or "shut down" in text, text
+            assert not door.busy() and "shut down" in raised(dist.DistBackendError, door.describe)
+        touch("destroyed")
+    else:
+        wait_for_file("destroyed")
+        assert "abort" in raised(dist.DistBackendError, lambda: COLLECTIVES[0](groups[0]))
+    dist.barrier()
+
+
+@case
 def handler_destroys_the_group_and_exits():
     rank, size = start()
     if rank == 0:
