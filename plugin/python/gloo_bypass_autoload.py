@@ -14,6 +14,7 @@ from typing import Any, Callable, Dict, List, Optional
 #: The backend's name in init_process_group.
 NAME = "bypass"
 _OURS_FOR_GLOO = "GLOO_BYPASS_COLLECTIVES"
+_UNDEFINED = "undefined"
 _LEAST_TORCH = (2, 9)
 
 
@@ -31,31 +32,36 @@ def replaces_gloo() -> bool:
     return value == "own"
 
 
+def _chosen_by_torch() -> str:
+    """For a program that names no backend: "cpu:gloo" without a GPU."""
+    from torch.distributed import distributed_c10d as c10d
+
+    return str(c10d.BackendConfig(c10d.Backend(_UNDEFINED)))
+
+
 class Request:
     """What a program asked for when it made a group; PyTorch tells a backend's creator only a part of it."""
 
     def __init__(self, arguments: Dict[str, Any]) -> None:
-        self.said = str(arguments["backend"])  # such as "cpu:gloo,cuda:nccl"
+        self.said = str(arguments["backend"])  # such as "cpu:gloo,cuda:nccl"; "undefined": PyTorch chooses
         self.options: Any = arguments.get("backend_options", arguments.get("pg_options"))
         self.device_id: Any = arguments.get("device_id")
         self.group_name: str = str(arguments.get("group_name", ""))
         self.ranks: List[int] = list(arguments.get("global_ranks_in_group") or [])
         self.is_default = not self.ranks
         self.replaces = replaces_gloo()
-        pairs = [pair.split(":") for pair in self.said.lower().split(",")]
+        said = _chosen_by_torch() if self.replaces and self.said == _UNDEFINED else self.said.lower()
+        #: The name that the program knows.
+        self.says = "gloo" if self.replaces and "gloo" in said else NAME
+        pairs = [pair.split(":") for pair in said.split(",")]
         self._devices: Dict[str, str] = {pair[0]: self._named(pair[1]) for pair in pairs if len(pair) == 2}
         # PyTorch stops at our group, so ours comes first: it makes the others.
         ordered = sorted(self._devices.items(), key=lambda item: item[1] != NAME)
         #: What PyTorch is to read instead.
-        self.backend = ",".join(":".join(item) for item in ordered) if ordered else self._named(self.said.lower())
+        self.backend = ",".join(":".join(item) for item in ordered) if ordered else self._named(said)
 
     def _named(self, name: str) -> str:
         return NAME if name == "gloo" and self.replaces else name
-
-    @property
-    def says(self) -> str:
-        """The name that the program knows."""
-        return "gloo" if self.replaces and "gloo" in self.said.lower() else NAME
 
     def is_ours(self) -> bool:
         return self.backend == NAME or NAME in self._devices.values()
@@ -126,7 +132,9 @@ def _name_it_gloo(request: Request, made: Any) -> None:
 
     group, store = made
     if group in c10d._world.pg_map:
-        c10d._world.pg_map[group] = (c10d.Backend(request.said), store)
+        said = c10d.Backend(request.said)
+        c10d._world.pg_map[group] = (said, store)
+        c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(said))
     if request.is_default and group.rank() == 0:
         print(
             f"gloo-bypass: {_OURS_FOR_GLOO}=own: this program's Gloo groups use our collectives",
