@@ -49,6 +49,7 @@ class Request:
         self.group_name: str = str(arguments.get("group_name", ""))
         self.ranks: List[int] = list(arguments.get("global_ranks_in_group") or [])
         self.is_default = not self.ranks
+        self.enable_reconfigure = bool(arguments.get("enable_reconfigure", False))
         self.replaces = replaces_gloo()
         said = _chosen_by_torch() if self.replaces and self.said == _UNDEFINED else self.said.lower()
         #: The name that the program knows.
@@ -158,6 +159,22 @@ def _monitored(monitored_barrier: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _limited(set_timeout: Callable[..., None]) -> Callable[..., None]:
+    """PyTorch's function, which looks for its own backends and warns where there are none."""
+
+    @functools.wraps(set_timeout)
+    def call(timeout: Any, group: Any = None) -> None:
+        from torch.distributed import distributed_c10d as c10d
+
+        used = c10d._get_default_group() if group is None else group
+        if hasattr(used, "_door"):
+            used.set_timeout(timeout)
+        else:
+            set_timeout(timeout, group)
+
+    return call
+
+
 def register() -> None:
     """Makes the backend known to PyTorch, once. Loads nothing of ours."""
     import torch
@@ -181,6 +198,7 @@ def register() -> None:
         return
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     c10d._new_process_group_helper = _watching(c10d._new_process_group_helper)
+    c10d._set_pg_timeout = _limited(c10d._set_pg_timeout)
     c10d.monitored_barrier = dist.monitored_barrier = _monitored(c10d.monitored_barrier)
 
 

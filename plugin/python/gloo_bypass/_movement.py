@@ -1,7 +1,7 @@
 """Operations that move data and add nothing: gathers, broadcast, scatter, all-to-all, barriers, messages."""
 
 import datetime
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -63,6 +63,23 @@ class Movement(Reductions):
         source = staging.block(staging.input(tensor))
         blocks = staging.outputs(targets)
         return self._start(of.GATHER, staging, opts, source, blocks, list(targets), root=opts.rootRank)
+
+    def gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
+        """Into one tensor. Gloo has none."""
+        opts = options_of(c10d.GatherOptions, opts)
+        self._check_root("gather", opts)
+        if (other := self._other(tensor)) is not None:
+            return other.gather_single(output, tensor, opts)
+        is_root = opts.rootRank == self._rank
+        staging = Staging(of.GATHER, [tensor, output] if is_root else [tensor])
+        source = staging.block(staging.input(tensor))
+        parts: Tuple[int, ...] = ()
+        if is_root:
+            check_numel("the output of gather", output, tensor.numel() * self._size)
+            parts = staging.parts(staging.output(output), [tensor.numel()] * self._size)
+        return self._start(of.GATHER, staging, opts, source, parts, [output], root=opts.rootRank)
+
+    gather_into_tensor = gather_single
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
         if isinstance(outputs, torch.Tensor):

@@ -15,7 +15,7 @@ import os
 import threading
 import time
 import weakref
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Optional
 
 import torch
 import torch.distributed as dist
@@ -23,7 +23,7 @@ from gloo_bypass_autoload import NAME, Request
 
 from . import _door, _library, _other_backends, _stats, _work
 from ._calls import c10d
-from ._movement import Movement
+from ._membership import Membership, Unconnected
 from ._work import milliseconds
 
 _LONGEST_PAUSE_S = 0.1
@@ -76,22 +76,40 @@ def _await(store: Any, key: str, timeout_ms: int) -> None:
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
-class ProcessGroup(Movement):
+class ProcessGroup(Membership):
     def __init__(
         self, store: Any, rank: int, size: int, timeout: datetime.timedelta, request: Optional[Request] = None
     ) -> None:
         super().__init__(rank, size)
-        # torchrun's store outlives a group, and a program may make its group again under the same name: what ranks of
-        # the earlier one have published is not to be read.
-        number = store.add(f"gloo_bypass/made/{rank}", 1)
         self._group_store = store
-        self._rank, self._size, self._own_store = rank, size, dist.PrefixStore(f"gloo_bypass/{number}/", store)
+        self._rank, self._size = rank, size
         self._timeout = timeout
         self.options = c10d.Backend.Options(NAME, timeout)
         self._timeout_ms = 0  # of a call without its own: the group's
         self._sequence = self._splits = self._barriers = 0
         self._name, self._description = "", "undefined"
         self._says = NAME if request is None else request.says
+        self._global_ranks = [] if request is None else request.ranks
+        self.options.global_ranks_in_group = self._global_ranks
+        self._others = {}
+        self._door = Unconnected()
+        self._run, self._all_reduce = self._door.run, self._door.all_reduce
+        _LIVE.add(self)
+        if request is None or not request.enable_reconfigure:
+            self._connect(store, rank, size, timeout)
+        if request is not None:
+            self._others = _other_backends.make(request, store, rank, size, timeout)
+            for device, (kind, backend) in self._others.items():
+                self._register_backend(torch.device(device), kind, backend)
+            if request.device_id is not None:
+                self.bound_device_id = request.device_id
+
+    def _connect(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
+        """Meets the other ranks."""
+        # torchrun's store outlives a group, and a program may make its group again under the same name: what ranks of
+        # the earlier one have published is not to be read.
+        number = store.add(f"gloo_bypass/made/{rank}", 1)
+        own_store = dist.PrefixStore(f"gloo_bypass/{number}/", store)
         _work.ensure_serving()
         transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper()
         self._door = _door.create(
@@ -101,93 +119,14 @@ class ProcessGroup(Movement):
             milliseconds(timeout),
             transport,
             os.environ.get("GLOO_SOCKET_IFNAME", ""),
-            _store_asked(self._own_store),
+            _store_asked(own_store),
         )
         _stats.group_is_made(transport)
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
-        self._others = {}
-        if request is not None:
-            self._others = _other_backends.make(request, store, rank, size, timeout)
-            for device, (kind, backend) in self._others.items():
-                self._register_backend(torch.device(device), kind, backend)
-            if request.device_id is not None:
-                self.bound_device_id = request.device_id
-        _LIVE.add(self)
-
-    # --- what it is ---
-
-    def getBackendName(self) -> str:
-        # Also where a program has said "gloo": DDP's logger would look for PyTorch's own Gloo in a group of that name.
-        return NAME
-
-    name = getBackendName
-
-    # PyTorch's own names come from a backend in C++, which this group may not have.
-    def getGroupName(self) -> str:
-        return self._name
-
-    def setGroupName(self, name: str) -> None:
-        self._name = name
-        for _, backend in self._others.values():
-            if hasattr(backend, "options") and hasattr(backend.options, "group_name"):
-                backend.options.group_name = name
-
-    def getGroupDesc(self) -> str:
-        return self._description
-
-    def setGroupDesc(self, description: str) -> None:
-        self._description = description
-
-    _set_group_name, _set_group_desc = setGroupName, setGroupDesc
-    group_name, group_desc = property(getGroupName), property(getGroupDesc)
+        self._rank, self._size, self._own_store = rank, size, own_store
 
     def __repr__(self) -> str:
         return f"<gloo_bypass.ProcessGroup, rank {self._rank}: {self._door.describe()}>"
-
-    def rank(self) -> int:
-        return self._rank
-
-    def size(self) -> int:
-        return self._size
-
-    getRank, getSize = rank, size
-
-    @property
-    def _device_types(self) -> List[torch.device]:
-        return [torch.device("cpu"), *map(torch.device, self._others)]
-
-    def _get_backend(self, device: Any) -> Any:
-        kind = torch.device(device).type
-        return self._others[kind][1] if kind in self._others else self
-
-    supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
-
-    def supports_tensor_alloc(self, device: Any) -> bool:
-        return False
-
-    def get_group_store(self) -> Any:
-        return self._group_store
-
-    def set_timeout(self, timeout: datetime.timedelta) -> None:
-        self._timeout, self._timeout_ms = timeout, milliseconds(timeout)
-        self.options._timeout = timeout
-        for _, backend in self._others.values():
-            if hasattr(backend, "set_timeout"):
-                backend.set_timeout(timeout)
-
-    _set_default_timeout = setTimeout = set_timeout
-
-    def _set_sequence_number_for_group(self) -> None:
-        pass
-
-    def _get_sequence_number_for_group(self) -> int:
-        return self._sequence
-
-    def _has_hooks(self) -> bool:
-        return False
-
-    def _wait_for_pending_works(self) -> None:
-        pass
 
     # --- its end ---
 
@@ -201,30 +140,6 @@ class ProcessGroup(Movement):
         self._door.close()
         for _, backend in self._others.values():
             backend.shutdown()
-
-    # --- further groups ---
-
-    def split_group(
-        self,
-        ranks: List[int],
-        timeout: Optional[datetime.timedelta] = None,
-        opts: Any = None,
-        group_name: Optional[str] = None,
-        group_desc: Optional[str] = None,
-        device_types: Any = None,
-    ) -> "Optional[ProcessGroup]":
-        """A group of these ranks; None elsewhere. All ranks of this group call it."""
-        self._splits += 1
-        if self._rank not in ranks:
-            return None
-        name = group_name or f"{self.group_name}:split:{self._splits}"
-        store = dist.PrefixStore(f"split-{self._splits}-{'-'.join(map(str, ranks))}/", self._own_store)
-        group = ProcessGroup(store, ranks.index(self._rank), len(ranks), timeout or self._timeout)
-        group._set_group_name(name)
-        group._set_group_desc(group_desc or f"{self.group_desc}:split")
-        return group
-
-    splitGroup = split_group
 
 
 def _leave_all() -> None:

@@ -51,6 +51,9 @@ class Reductions(Several):
         block = staging.block(staging.both(tensor))
         return self._start(of.ALL_REDUCE, staging, opts, block, block, [tensor], reduction)
 
+    def allreduce_sparse(self, tensors: Tensors, opts: Any = None) -> Any:
+        return self.allreduce(tensors, opts)
+
     def _all_reduce_sparse(self, tensors: Tensors, reduction: int, opts: Any) -> Any:
         """At once, on this thread: it takes several operations, and the later ones depend on the first."""
         if reduction != of.SUM or tensors[0].layout != torch.sparse_coo:
@@ -58,6 +61,7 @@ class Reductions(Several):
                 "gloo_bypass: unsupported reduction operation or layout: of sparse tensors, only COO ones, and only "
                 "all_reduce with SUM"
             )
+        sequence = self._sequence
         own = self._combined(tensors, reduction).coalesce()
         gather = c10d.AllgatherOptions()
         gather.timeout, gather.asyncOp = opts.timeout, False
@@ -70,6 +74,7 @@ class Reductions(Several):
             self._gather_uneven(parts, part, gather)
             pairs.append([each.t() for each in parts] if along == 1 else parts)
         whole = of.sum_sparse(pairs[0], pairs[1], own.shape)
+        self._sequence = sequence + 1
         staging = Staging(of.ALL_REDUCE, tensors)
         staging.copies = [(tensor, whole) for tensor in tensors]
         staging.copy_back()

@@ -1,13 +1,20 @@
-"""How groups of ours come about: without a backend's name, and beside others. One case a run."""
+"""How groups of ours come about and change: without a backend's name, merged, split, reconfigured. One case a run."""
 
+import datetime
 import os
+import pathlib
 import sys
+import time
+import warnings
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d as c10d
 from torch.distributed.device_mesh import init_device_mesh
 
-SIZE = int(os.environ["WORLD_SIZE"])
+CPU = torch.device("cpu")
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+MINUTE = datetime.timedelta(seconds=60)
 CASES = {}
 
 
@@ -18,6 +25,15 @@ def case(function):
 
 def is_ours(group):
     return type(group).__module__.startswith("gloo_bypass.")
+
+
+def raised(kind, call):
+    """The exception's text."""
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError(f"no {kind} was raised")
 
 
 def check(group, size, number=1):
@@ -78,6 +94,135 @@ def two_backends():
     alone = dist.new_group(backend="gloo")
     assert is_ours(alone) and dist.get_backend(alone) == "gloo"
     check(alone, SIZE)
+
+
+@case
+def timeout_is_set():
+    """PyTorch's function for it knows NCCL's and Gloo's."""
+    dist.init_process_group("bypass")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        c10d._set_pg_timeout(datetime.timedelta(seconds=1), dist.group.WORLD)
+    assert dist.group.WORLD.options._timeout == datetime.timedelta(seconds=1)
+    began = time.monotonic()
+    if RANK == 0:
+        raised(dist.DistNetworkError, lambda: dist.all_reduce(torch.ones(1)))
+        assert 0.5 < time.monotonic() - began < 30
+        pathlib.Path("timed-out").touch()
+    while not pathlib.Path("timed-out").exists():  # bounded by the test
+        time.sleep(0.01)
+
+
+@case
+def merged():
+    """Every rank is a program of its own, and they become one group."""
+    dist.init_process_group("bypass", store=dist.HashStore(), rank=0, world_size=1)
+    is_first = RANK == 0
+    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), SIZE, is_first)
+    group = dist.group.WORLD.merge_remote_group(dist.PrefixStore("merge", store), SIZE, MINUTE, "all", "of all")
+    assert is_ours(group) and group.size() == SIZE and (group.group_name, group.group_desc) == ("all", "of all")
+    check(group, SIZE)
+    ranks = [torch.zeros(1) for _ in range(SIZE)]
+    group.allgather([ranks], [torch.tensor([float(group.rank())])]).wait()
+    assert ranks == [torch.tensor([float(rank)]) for rank in range(SIZE)], ranks
+    group.barrier().wait()
+    group.shutdown()
+    store.set(f"left-{RANK}", "")
+    if is_first:
+        store.wait([f"left-{rank}" for rank in range(SIZE)])
+
+
+@case
+def split():
+    dist.init_process_group("bypass")
+    group = dist.group.WORLD
+    ranks = [[0, 1], list(range(2, SIZE))][RANK >= 2]
+    part = group.split_group(ranks[::-1])  # the list's order
+    assert part.rank() == ranks[::-1].index(RANK) and part.size() == len(ranks)
+    assert part.group_desc == "default_pg:split:0" and part.get_group_store() is not group.get_group_store()
+    check(part, len(ranks))
+    assert (group.split_group([0]) is None) == (RANK != 0)
+    check(group, SIZE)
+
+
+def reconfigure(uuid, handles, group=None):
+    work = dist._reconfigure(uuid=uuid, handles=handles, group=group, timeout=MINUTE)
+    assert work.wait()
+
+
+@case
+def reconfigured():
+    """A group without ranks gets some, loses one, and gets another order. PyTorch 2.14."""
+    dist.init_process_group("bypass", enable_reconfigure=True)
+    group, store = dist.group.WORLD, dist.PrefixStore("handles", c10d._get_default_store())
+    assert is_ours(group) and dist._supports_reconfigure()
+    assert "call reconfigure() first" in raised(RuntimeError, lambda: dist.all_reduce(torch.ones(1)))
+
+    def handles_of(generation, ranks):
+        store.set(f"{generation}-{RANK}", dist._get_reconfigure_handle())
+        return [store.get(f"{generation}-{rank}").decode() for rank in ranks]
+
+    everybody = range(SIZE)
+    handles = handles_of(0, everybody)
+    reconfigure(10, handles)
+    assert (group.rank(), group.size()) == (RANK, SIZE) and group._get_sequence_number_for_group() == 0
+    check(group, SIZE)
+    # Everybody but the first, in reverse.
+    left = list(everybody)[:0:-1]
+    handles = handles_of(1, everybody)
+    rest = [handles[rank] for rank in left]
+    if RANK == 0:
+        assert "not part of the new communicator" in raised(RuntimeError, lambda: reconfigure(11, rest))
+    else:
+        reconfigure(11, rest)
+        assert (group.rank(), group.size()) == (left.index(RANK), SIZE - 1)
+        check(group, SIZE - 1)
+        works = [dist.all_reduce(torch.ones(5), async_op=True) for _ in range(5)]
+        for work in works:
+            work.wait()
+        dist.barrier()
+    # All again; a set is sorted by the backend.
+    handles = handles_of(2, everybody)
+    reconfigure(12, set(handles))
+    assert group.size() == SIZE and group.rank() == sorted(handles).index(dist_handle(handles))
+    check(group, SIZE)
+    dist.barrier()
+    if group.rank() == 0:
+        own = [dist._get_reconfigure_handle()]
+        assert "already used" in raised(RuntimeError, lambda: reconfigure(12, own))
+        assert "at least one" in raised(RuntimeError, lambda: reconfigure(13, []))
+        assert "unique" in raised(RuntimeError, lambda: reconfigure(13, own * 2))
+        assert "Invalid" in raised(RuntimeError, lambda: reconfigure(13, [*own, "gloo:0"]))
+    check(group, SIZE)
+
+
+def dist_handle(handles):
+    """This rank's of before: the one that names it."""
+    return next(handle for handle in handles if handle.split(":")[3] == str(RANK))
+
+
+@case
+def a_rank_is_replaced():
+    """The survivors make a group without the dead one; another process takes its place. PyTorch 2.14."""
+    dead = SIZE - 1
+    dist.init_process_group("bypass", enable_reconfigure=True)
+    group, store = dist.group.WORLD, dist.PrefixStore("handles", c10d._get_default_store())
+
+    def handles_of(generation, ranks):
+        store.set(f"{generation}-{RANK}", dist._get_reconfigure_handle())
+        return [store.get(f"{generation}-{rank}").decode() for rank in ranks]
+
+    reconfigure(1, handles_of(0, range(SIZE)))
+    check(group, SIZE)
+    if RANK == dead:
+        store.set("dies", "")
+        os._exit(0)
+    store.wait(["dies"])
+    assert f"rank {dead}" in raised(dist.DistBackendError, lambda: dist.all_reduce(torch.ones(1)))
+    began = time.monotonic()
+    reconfigure(2, handles_of(1, range(dead)))
+    print(f"seconds={time.monotonic() - began:.3f}")
+    check(group, dead)
 
 
 def main():

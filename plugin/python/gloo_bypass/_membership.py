@@ -1,0 +1,141 @@
+"""Groups that come from others: split, merged with groups of other programs, and reconfigured, as PyTorch 2.14 has it
+for programs that lose ranks and get new ones."""
+
+import datetime
+from typing import Any, List, NoReturn, Optional, Tuple
+
+import torch.distributed as dist
+from gloo_bypass_autoload import NAME
+
+from ._answers import Answers
+from ._work import Work
+
+_UNCONNECTED = -1  # the uuid of a group before its first reconfigure()
+
+
+class Unconnected:
+    """In place of a _door.Group, until reconfigure() makes one."""
+
+    def _refuse(self, *unused: Any) -> NoReturn:
+        raise RuntimeError("gloo_bypass: this group has no ranks yet: call reconfigure() first")
+
+    run = all_reduce = start = send = receive = _refuse
+
+    def describe(self) -> str:
+        return "not connected yet"
+
+    def busy(self) -> bool:
+        return False
+
+    def abort(self) -> None:
+        pass
+
+    close = abort
+
+
+def _rank_in(handle: str) -> int:
+    """The rank in the program, which a handle names."""
+    words = handle.split(":", 4)
+    if len(words) != 5 or words[0] != NAME or not words[3].isdigit():
+        raise RuntimeError(f"Invalid {NAME} reconfigure handle: {handle}")
+    return int(words[3])
+
+
+def _ordered(handles: Any) -> Tuple[List[str], List[int]]:
+    """One a rank, and their ranks in the program. A set leaves the order to the backend."""
+    ordered = sorted(handles) if isinstance(handles, (set, frozenset)) else list(handles)
+    if not ordered:
+        raise RuntimeError("Reconfigure requires at least one handle")
+    if len(set(ordered)) != len(ordered):
+        raise RuntimeError("Reconfigure handles must be unique")
+    return ordered, [_rank_in(handle) for handle in ordered]
+
+
+class Membership(Answers):
+    _splits: int
+    _uuid: int = _UNCONNECTED
+    _global_ranks: List[int]
+    supports_reconfigure = True
+
+    def _connect(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def _made(cls, store: Any, rank: int, size: int, timeout: datetime.timedelta, names: Tuple[str, str]) -> Any:
+        group: Any = cls(store, rank, size, timeout)
+        group._set_group_name(names[0])
+        group._set_group_desc(names[1])
+        return group
+
+    def split_group(
+        self,
+        ranks: List[int],
+        timeout: Optional[datetime.timedelta] = None,
+        opts: Any = None,
+        group_name: Optional[str] = None,
+        group_desc: Optional[str] = None,
+        device_types: Any = None,
+    ) -> Any:
+        """A group of these ranks; None elsewhere. All ranks of this group call it."""
+        number = self._splits
+        self._splits += 1
+        if self._rank not in ranks:
+            return None
+        store = dist.PrefixStore(f"split-{number}-{'-'.join(map(str, ranks))}/", self._own_store)
+        names = group_name or f"{self.group_name}:split:{number}", group_desc or f"{self.group_desc}:split:{number}"
+        return self._made(store, ranks.index(self._rank), len(ranks), timeout or self._timeout, names)
+
+    splitGroup = split_group
+
+    def merge_remote_group(
+        self,
+        store: Any,
+        size: int,
+        timeout: datetime.timedelta,
+        group_name: Optional[str] = None,
+        group_desc: Optional[str] = None,
+    ) -> Any:
+        """A group of `size` ranks: this one, and all others that call it with the same store. Ranks are numbered in the
+        order in which they come."""
+        rank = store.add("mergeGroupRank", 1) - 1
+        names = group_name or f"{self.group_name}:merge", group_desc or f"{self.group_desc}:merge"
+        return self._made(store, rank, size, timeout, names)
+
+    # As of a c10d::Backend:
+
+    def split(self, store: Any, ranks: List[int], opts: Any) -> Any:
+        if self._rank not in ranks:
+            return None
+        names = opts.group_name, self.group_desc
+        return self._made(store, ranks.index(self._rank), len(ranks), opts._timeout, names)
+
+    def merge(self, store: Any, opts: Any, rank: int, size: int) -> Any:
+        return self._made(store, rank, size, opts._timeout, (opts.group_name, self.group_desc))
+
+    def get_reconfigure_handle(self) -> str:
+        """Names this rank in its group's next reconfigure()."""
+        known = self._global_ranks
+        in_program = known[self._rank] if self._rank < len(known) else self._rank
+        return f"{NAME}:{self._rank}:{self._uuid}:{in_program}:"
+
+    def reconfigure(self, opts: Any) -> Work:
+        """The ranks of these handles are the group from now on; their order is the list's. Each of them calls it, with
+        the same uuid, which is new. An error leaves the group as it is."""
+        if self._others:
+            raise RuntimeError("ProcessGroup reconfigure APIs do not support process groups with multiple backends.")
+        handles, global_ranks = _ordered(opts.handles)
+        own = self.get_reconfigure_handle()
+        if own not in handles:
+            raise RuntimeError(f"Local {NAME} reconfigure handle is not part of the new communicator")
+        store = dist.PrefixStore(f"reconfigure/{opts.uuid}", self._group_store)
+        rank = handles.index(own)
+        # What ranks have published under a uuid is not to be read again.
+        if rank == 0 and bytes(store.compare_set("claimed", "", own)).decode() != own:
+            raise RuntimeError(
+                f"{NAME} reconfigure uuid {opts.uuid} was already used; each reconfigure() requires a unique uuid"
+            )
+        before = self._door
+        self._connect(store, rank, len(handles), opts.timeout or self._timeout)
+        before.close()
+        self._uuid, self._global_ranks, self._sequence = opts.uuid, global_ranks, 0
+        return Work((), [])
