@@ -11,6 +11,7 @@ PyMethodDef moduleMethods[] = {
     {"create", createGroup, METH_VARARGS, "Makes a group; blocks until all ranks have come."},
     {"errors", setErrors, METH_O, "errors(classes): the exception for each enum gloo_bypass_failure."},
     {"main_thread", setMainThread, METH_O, "main_thread(ident): the thread that runs handlers of signals."},
+    {"post", post, METH_O, "post(callable): calls it with None on a thread that runs serve(), soon."},
     {"serve", serve, METH_O, "serve(spawn): runs callbacks and asks stores, until close() or too many threads do."},
     {"close", close, METH_NOARGS, "Ends all serve()."},
     {"is_asked", isStillAsked, METH_NOARGS, "Within what create() was given: whether its answer is still wanted."},

@@ -33,6 +33,15 @@ bool isDone(Operation* operation) {
   return operation->done;
 }
 
+// They run in the order in which operations ended. With the lock.
+void queueCallbacks(Operation* operation) {
+  Operation** end = &service().callbacks;
+  while (*end != nullptr) end = &(*end)->next;
+  operation->next = nullptr;
+  *end = operation;
+  service().work.notify_one();
+}
+
 int hasEnded(void* operation) { return isDone(static_cast<Operation*>(operation)) ? 1 : 0; }
 
 // wait(timeout_ms): True if it is done, False if the time passed; 0: no limit. Raises if the operation failed.
@@ -148,7 +157,7 @@ Operation* newOperation(Group* group, PyObject* keep, bool isMessage) {
   if (operation == nullptr) return nullptr;
   constexpr std::size_t kHead = offsetof(Operation, group);
   std::memset(reinterpret_cast<char*>(operation) + kHead, 0, sizeof(Operation) - kHead);
-  Py_INCREF(reinterpret_cast<PyObject*>(group));
+  Py_XINCREF(reinterpret_cast<PyObject*>(group));
   operation->group = group;
   Py_INCREF(keep);
   operation->keep = keep;
@@ -168,14 +177,32 @@ void finish(void* context, int failure, const char* error, int peer) {
   operation->done = true;
   operationHasEnded(operation->group);
   if (operation->waiters > 0) operation->changed->notify_all();
-  const bool calls = operation->callbacks != nullptr;
-  Operation*& queue = calls ? own.callbacks : own.finished;
-  // Callbacks run in the order in which operations ended.
-  Operation** end = &queue;
-  while (calls && *end != nullptr) end = &(*end)->next;
-  operation->next = *end;
-  *end = operation;
-  if (calls || (operation->waiters == 0 && operation->next == nullptr)) own.work.notify_one();
+  if (operation->callbacks != nullptr) {
+    queueCallbacks(operation);
+    return;
+  }
+  operation->next = own.finished;
+  own.finished = operation;
+  if (operation->waiters == 0 && operation->next == nullptr) own.work.notify_one();
+}
+
+PyObject* post(PyObject*, PyObject* callable) {
+  PyObject* const list = PyList_New(0);
+  if (list == nullptr) return nullptr;
+  Operation* const none =
+      PyList_Append(list, callable) == 0 ? newOperation(nullptr, Py_None, /*isMessage=*/false) : nullptr;
+  if (none == nullptr) {
+    Py_DECREF(list);
+    return nullptr;
+  }
+  none->callbacks = list;
+  none->done = true;
+  {
+    const std::lock_guard lock(service().mutex);
+    queueCallbacks(none);
+  }
+  Py_DECREF(reinterpret_cast<PyObject*>(none));
+  Py_RETURN_NONE;
 }
 
 void letGo(Operation* operation) {
@@ -189,9 +216,10 @@ void runCallbacks(Operation* operation) {
     const std::lock_guard lock(service().mutex);
     std::swap(callbacks, operation->callbacks);
   }
+  PyObject* const ended = operation->group == nullptr ? Py_None : reinterpret_cast<PyObject*>(operation);
   for (Py_ssize_t i = 0; callbacks != nullptr && i < PyList_Size(callbacks); ++i) {
     PyObject* const callable = PyList_GetItem(callbacks, i);
-    PyObject* const result = PyObject_CallFunctionObjArgs(callable, operation, nullptr);
+    PyObject* const result = PyObject_CallFunctionObjArgs(callable, ended, nullptr);
     if (result == nullptr) PyErr_WriteUnraisable(callable);
     Py_XDECREF(result);
   }

@@ -11,7 +11,7 @@ namespace gloo_bypass::door {
 struct Operation {
   PyObject_HEAD
       // With the GIL:
-      Group* group;     // owned
+      Group* group;     // owned; nullptr: what post() made, which Python does not see
   PyObject* keep;       // owned; what must live until the end
   bool isMessage;       // a send or a receive
   PyObject* callbacks;  // owned list; nullptr until there is one. Changed with the GIL and the lock
@@ -35,6 +35,8 @@ void finish(void* operation, int failure, const char* error, int peer);
 void letGo(Operation* operation);
 // With the GIL.
 void runCallbacks(Operation* operation);
+// post(callable): calls it with None on a serving thread, after the callbacks of operations that have ended.
+PyObject* post(PyObject* module, PyObject* callable);
 
 // Sets the exception for a failed call, of the class for `failure`.
 void setException(int failure, const char* error);

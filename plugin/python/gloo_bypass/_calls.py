@@ -1,11 +1,14 @@
 """How the process group runs an operation: options, limits, works."""
 
+import functools
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
 
-from . import _profiling, _work
+from . import _devices, _pipeline, _profiling, _tensors as of, _work
+from ._pipeline import Arrival, Block, Plan, carry, carry_at_once
+from ._queue import Queue
 from ._tensors import ArgumentError, Staging
 from ._work import DONE, Work, milliseconds
 
@@ -13,6 +16,10 @@ c10d = torch._C._distributed_c10d
 UNSET = c10d.AllreduceOptions().timeout
 Tensors = List[torch.Tensor]
 Blocks = Tuple[int, ...]
+#: Up to this a synchronous operation on a device's tensors goes to the host and back on the caller's stream: others,
+#: and events, would cost more than their overlap saves.
+AT_ONCE_BYTES = 64 << 10
+SLOTS = _pipeline.Slots()
 
 
 def options_of(kind: Any, options: Any, **fields: Any) -> Any:
@@ -67,6 +74,8 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     _sequence: int
     _says: str  # the backend, as the program names it
     _others: Dict[str, Tuple[Any, Any]]  # by device: backends that have its tensors
+    _queue: Queue
+    _devices: Dict[torch.device, _pipeline.Device]
 
     def _limit(self, options: Any) -> int:
         timeout = options.timeout
@@ -108,17 +117,83 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         """DONE, if the call is synchronous."""
         self._sequence += 1
         event = event or _profiling.event_of(self._says, kind, staging.tensors)
-        call = (kind, staging.element, reduction, root, uneven, self._limit(options), inputs, outputs)
-        if not getattr(options, "asyncOp", True):
+        is_synchronous = not getattr(options, "asyncOp", True)
+        settings = (kind, staging.element, reduction, root, uneven, self._limit(options))
+        if staging.device is not None:
+            return self._start_on_device(settings, staging, inputs, outputs, result, event, is_synchronous)
+        queued = self._queue.pending
+        if is_synchronous and not queued:
             try:
-                self._run(*call)
+                self._run(*settings, inputs, outputs)
             finally:
                 if event is not None:
                     event.end()
             staging.copy_back()
             return DONE
-        operation = self._door.start(*call, staging.kept)
-        return Work((operation,), result, staging.copy_back if staging.copies else None, event)
+        operation: Any
+        if queued:
+            run = functools.partial(self._run, *settings, inputs, outputs)
+            operation = self._queue.submit(run, staging.kept)
+        else:
+            operation = self._door.start(*settings, inputs, outputs, staging.kept)
+        work = Work((operation,), result, staging.copy_back if staging.copies else None, event)
+        return self._ended(work) if is_synchronous else work
+
+    def _ended(self, work: Work) -> Work:
+        work.wait()
+        return DONE
+
+    # --- tensors of a device, without a backend of their own ---
+
+    def _start_on_device(
+        self,
+        settings: Tuple[Any, ...],
+        staging: Staging,
+        inputs: Blocks,
+        outputs: Blocks,
+        result: Tensors,
+        event: Optional[_profiling.Event],
+        is_synchronous: bool,
+    ) -> Work:
+        device = self._device(staging.device)
+        plan = self._plan(settings, staging, inputs, outputs)
+
+        def run(inputs: Blocks, outputs: Blocks) -> None:
+            self._run(*settings, inputs, outputs)
+
+        if is_synchronous and not self._queue.pending:
+            try:
+                if plan.bytes <= AT_ONCE_BYTES:
+                    carry_at_once(device, plan, run)
+                else:
+                    device.catch_up(carry(device, plan, device.now(), SLOTS, run))
+            finally:
+                if event is not None:
+                    event.end()
+            staging.copy_back()
+            return DONE
+        arrival, began = Arrival(device), device.now()
+
+        def carry_behind() -> None:
+            arrival.event = carry(device, plan, began, SLOTS, run)
+
+        finish = staging.copy_back if staging.copies else None
+        work = Work((self._queue.submit(carry_behind, staging.kept),), result, finish, event, (arrival,))
+        return self._ended(work) if is_synchronous else work
+
+    def _device(self, device: Any) -> _pipeline.Device:
+        if device not in self._devices:
+            self._devices[device] = _devices.make(device)
+        return self._devices[device]
+
+    def _plan(self, settings: Tuple[Any, ...], staging: Staging, inputs: Blocks, outputs: Blocks) -> Plan:
+        kind, uneven = settings[0], settings[4]
+        sources = [Block(*block) for block in staging.blocks_on_device(inputs)]
+        targets = [Block(*block) for block in staging.blocks_on_device(outputs)]
+        # An all-to-all may have even splits here and others elsewhere; the others' lists are alike at all ranks.
+        whole = uneven or kind == of.ALL_TO_ALL or len({block.elements for block in [*sources, *targets]}) > 1
+        breadth = 1 if kind in (of.ALL_REDUCE, of.REDUCE, of.BROADCAST) else self._size + 1
+        return Plan(sources, targets, inputs == outputs, staging.element_width, 0 if whole else breadth)
 
     def _one_event(self, kind: int, inputs: Tensors) -> Tuple[Optional[_profiling.Event], Optional[_profiling.Event]]:
         """Of a coalesced call, and of each of its parts."""

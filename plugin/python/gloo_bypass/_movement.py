@@ -281,7 +281,7 @@ class Movement(Reductions):
         if (other := self._other(tensor)) is not None:
             return other.send([tensor], peer, tag)
         self._check_peer(peer)
-        staging = Staging(of.BROADCAST, [tensor])
+        staging = Staging(of.BROADCAST, [tensor], at_host=True)
         address, elements = staging.block(staging.input(tensor))
         length = elements // staging.scale * staging.width
         event = _profiling.message_event(self._says, "send", tensor)
@@ -302,7 +302,7 @@ class Movement(Reductions):
         return self._receive("recvAnySource", tensor, _ANY_PEER, tag)
 
     def _receive(self, title: str, tensor: torch.Tensor, peer: int, tag: int) -> Work:
-        staging = Staging(of.BROADCAST, [tensor])
+        staging = Staging(of.BROADCAST, [tensor], at_host=True)
         address, elements = staging.block(staging.both(tensor))
         length = elements // staging.scale * staging.width
         event = _profiling.message_event(self._says, title, tensor)

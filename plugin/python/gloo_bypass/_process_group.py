@@ -24,6 +24,7 @@ from gloo_bypass_autoload import NAME, Request
 from . import _door, _library, _other_backends, _stats, _work
 from ._calls import c10d
 from ._membership import Membership, Unconnected
+from ._queue import Queue
 from ._work import milliseconds
 
 _LONGEST_PAUSE_S = 0.1
@@ -76,6 +77,17 @@ def _await(store: Any, key: str, timeout_ms: int) -> None:
         pause = min(2 * pause, _LONGEST_PAUSE_S)
 
 
+def _aborting(reference: "Callable[[], Optional[ProcessGroup]]") -> Callable[[], None]:
+    """Holds no group: programs rely on one that they drop to go at once, with its store."""
+
+    def abort() -> None:
+        group = reference()
+        if group is not None:
+            group.abort()
+
+    return abort
+
+
 class ProcessGroup(Membership):
     def __init__(
         self, store: Any, rank: int, size: int, timeout: datetime.timedelta, request: Optional[Request] = None
@@ -92,6 +104,8 @@ class ProcessGroup(Membership):
         self._global_ranks = [] if request is None else request.ranks
         self.options.global_ranks_in_group = self._global_ranks
         self._others = {}
+        self._devices = {}
+        self._queue = Queue(_aborting(weakref.ref(self)))
         self._door = Unconnected()
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
         _LIVE.add(self)
@@ -138,6 +152,7 @@ class ProcessGroup(Membership):
     def shutdown(self) -> None:
         _LIVE.discard(self)
         self._door.close()
+        self._queue.close()
         for _, backend in self._others.values():
             backend.shutdown()
 
@@ -146,6 +161,7 @@ def _leave_all() -> None:
     """Groups that the program has not destroyed, before Python ends under their threads."""
     for group in list(_LIVE):
         group._door.close()
+        group._queue.close()
     _door.close()
 
 

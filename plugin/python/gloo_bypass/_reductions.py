@@ -30,6 +30,7 @@ class Reductions(Several):
                 and type(tensor) in of.PLAIN
                 and tensor.is_contiguous()
                 and not profiled()
+                and not self._queue.pending
             ):
                 limit = opts.timeout
                 limit = self._timeout_ms if limit == UNSET else milliseconds(limit)

@@ -76,7 +76,7 @@ class Several(Calls):
             check_alike("allgather", [inputs[0], *row])
         staging = Staging(of.ALL_GATHER, inputs)
         own = torch.stack([staging.input(tensor).detach() for tensor in inputs])
-        whole = torch.empty((self._size, *own.shape), dtype=own.dtype)
+        whole = torch.empty((self._size, *own.shape), dtype=own.dtype, device=own.device)
         staging.copies = [pair for row in outputs for pair in zip(row, whole.flatten(0, 1))]
         source = staging.block(own)
         parts = staging.parts(whole, [own.numel()] * self._size)

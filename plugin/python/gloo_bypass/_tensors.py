@@ -1,10 +1,11 @@
 """Tensors as the collectives take them: memory of elements of a known type, dense and in order, on this host.
 
 A tensor that is not so goes through a copy that is: strided views, tensors on other devices. What an operation writes
-to a copy goes back when it has ended (`Staging.copy_back`).
+to a copy goes back when it has ended (`Staging.copy_back`). Operations on one GPU's dense tensors have no such copies:
+their blocks lie on the device, and _pipeline.py carries them.
 """
 
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, ContextManager, Dict, List, Optional, Sequence, Tuple
 
 import torch
 
@@ -60,16 +61,40 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def is_in_order(tensor: torch.Tensor) -> bool:
+    return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+
+
 def is_direct(tensor: torch.Tensor) -> bool:
-    return tensor.is_cpu and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    return tensor.is_cpu and is_in_order(tensor)
+
+
+def device_of(tensors: Sequence[torch.Tensor]) -> Optional[torch.device]:
+    """The GPU that has all these tensors, so that they need no copy there; else None."""
+    if any(not tensor.is_cuda or tensor.layout != torch.strided for tensor in tensors):
+        return None
+    tensors = [local(tensor) for tensor in tensors]
+    device: torch.device = tensors[0].device
+    return device if all(tensor.device == device and is_in_order(tensor) for tensor in tensors) else None
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().reshape(-1).view(torch.uint8)
+
+
+def writing(tensor: torch.Tensor) -> ContextManager[Any]:
+    """Of the tensor's mode, not of this thread's: an inference tensor may be written in that mode only."""
+    mode: ContextManager[Any] = torch.inference_mode() if tensor.is_inference() else torch.no_grad()
+    return mode
 
 
 class Staging:
-    """One operation's tensors: their element type, their blocks, and copies to take back."""
+    """One operation's tensors: their element type, their blocks, and copies to take back. `at_host`: blocks have to be
+    in the host's memory."""
 
-    __slots__ = ("tensors", "element", "scale", "width", "kept", "copies")
+    __slots__ = ("tensors", "element", "scale", "width", "kept", "copies", "device", "_on_device")
 
-    def __init__(self, kind: int, tensors: Sequence[torch.Tensor], reduction: int = SUM) -> None:
+    def __init__(self, kind: int, tensors: Sequence[torch.Tensor], reduction: int = SUM, at_host: bool = False) -> None:
         if not tensors:
             raise ArgumentError("gloo_bypass: requires non-empty tensor list")
         dtype = tensors[0].dtype
@@ -86,7 +111,7 @@ class Staging:
             if reduction not in (SUM, AVERAGE) and kind in REDUCING:
                 raise ArgumentError(f"gloo_bypass: {dtype} can be summed and averaged only")
             element, self.scale = TYPES[torch.float32 if dtype == torch.complex64 else torch.float64], 2
-        self.width = tensors[0].element_size()
+        self.width = int(tensors[0].element_size())
         if element is None:
             if kind in REDUCING:
                 raise ArgumentError(f"gloo_bypass: {dtype} cannot be reduced")
@@ -94,19 +119,37 @@ class Staging:
         self.element: int = element
         self.kept: List[torch.Tensor] = []
         self.copies: List[Tuple[torch.Tensor, torch.Tensor]] = []
+        #: Where the blocks are, if not in the host's memory.
+        self.device = None if tensors[0].is_cpu or at_host else device_of(tensors)
+        self._on_device: Dict[Tuple[int, int], torch.Tensor] = {}
 
     def block(self, tensor: torch.Tensor) -> Tuple[int, int]:
         """(address, elements); the tensor lives as long as this object."""
         self.kept.append(tensor)
-        return tensor.data_ptr(), tensor.numel() * self.scale
+        block = tensor.data_ptr(), tensor.numel() * self.scale
+        if self.device is not None:
+            self._on_device[block] = bytes_of(tensor)
+        return block
+
+    def blocks_on_device(self, numbers: Sequence[int]) -> List[Tuple[torch.Tensor, int]]:
+        """(bytes, elements) of each block that block() and its kin have returned."""
+        pairs = zip(numbers[::2], numbers[1::2])
+        return [(self._on_device[address, count], count) for address, count in pairs]
+
+    @property
+    def element_width(self) -> int:
+        """Bytes of an element of the operation."""
+        return self.width // self.scale
 
     def input(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor = local(tensor)
-        return tensor if is_direct(tensor) else tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        if self.device is not None or is_direct(tensor):
+            return tensor
+        return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
 
     def output(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor = local(tensor)
-        if is_direct(tensor):
+        if self.device is not None or is_direct(tensor):
             return tensor
         copy = torch.empty(tensor.shape, dtype=tensor.dtype)
         self.copies.append((tensor, copy))
@@ -115,7 +158,7 @@ class Staging:
     def both(self, tensor: torch.Tensor) -> torch.Tensor:
         """Read and written in place."""
         tensor = local(tensor)
-        if is_direct(tensor):
+        if self.device is not None or is_direct(tensor):
             return tensor
         copy = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
         self.copies.append((tensor, copy))
@@ -130,15 +173,17 @@ class Staging:
     def parts(self, tensor: torch.Tensor, counts: Sequence[int]) -> Tuple[int, ...]:
         """Blocks one after the other in a dense tensor; counts of its elements."""
         address, blocks = self.block(tensor)[0], []
+        whole, at = None if self.device is None else bytes_of(tensor), 0
         for count in counts:
-            blocks += [address, count * self.scale]
-            address += count * self.width
+            blocks += [address + at, count * self.scale]
+            if whole is not None:
+                self._on_device[address + at, count * self.scale] = whole[at : at + count * self.width]
+            at += count * self.width
         return tuple(blocks)
 
     def copy_back(self) -> None:
         for tensor, copy in self.copies:
-            # Of the tensor's mode, not of this thread's: an inference tensor may be written in that mode only.
-            with torch.inference_mode() if tensor.is_inference() else torch.no_grad():
+            with writing(tensor):
                 tensor.copy_(copy)
         self.copies = []
 

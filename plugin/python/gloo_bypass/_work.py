@@ -9,6 +9,7 @@ import torch
 import torch.distributed
 
 from . import _door, _profiling
+from ._pipeline import Arrival
 
 _NO_LIMIT = datetime.timedelta(0)
 
@@ -29,9 +30,11 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         result: List[torch.Tensor],
         finish: Optional[Callable[[], None]] = None,
         event: Optional[_profiling.Event] = None,
+        arrivals: Sequence[Arrival] = (),
     ) -> None:
         super().__init__()
         self._operations = operations
+        self._arrivals = arrivals  # of results in a device's memory
         self._result = result
         self._finish = finish
         self._lock = threading.Lock()
@@ -48,6 +51,8 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         finally:
             if self._event is not None:
                 self._event.end()
+        for arrival in self._arrivals:
+            arrival.catch_up()
         if self._finish is not None:
             with self._lock:
                 if self._finish is not None:
@@ -99,11 +104,19 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         with self._lock:
             if self._future is not None:
                 return self._future
-            ended: torch.futures.Future[None] = torch.futures.Future()
+            ended: torch.futures.Future[None] = torch.futures.Future(devices=devices_of(self._result))
             # then(), not set_exception(): only an exception in a callback is one for C++, as DDP's reducer is.
             future = self._future = ended.then(self._settled_result)
         self._complete_when_done(ended)  # perhaps here and now, and _settle() needs the lock
         return future
+
+
+def devices_of(result: Sequence[Any]) -> List[torch.device]:
+    """That a future has to know of, so that streams which use its value wait for it. `result`: tensors, or lists."""
+    tensors = [tensor for each in result for tensor in (each if isinstance(each, (list, tuple)) else (each,))]
+    if all(tensor.is_cpu for tensor in tensors):
+        return []
+    return list({tensor.device for tensor in tensors if tensor.is_cuda})
 
 
 def when_all_are_done(operations: Sequence[Any], act: Callable[[], None]) -> None:
@@ -146,7 +159,9 @@ def joined(works: Sequence[Work], result: List[torch.Tensor], event: Optional[_p
         for work in works:
             work._settle()
 
-    return Work([operation for work in works for operation in work._operations], result, finish, event)
+    operations = [operation for work in works for operation in work._operations]
+    arrivals = [arrival for work in works for arrival in work._arrivals]
+    return Work(operations, result, finish, event, arrivals)
 
 
 def serve() -> None:

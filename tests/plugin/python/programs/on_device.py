@@ -1,0 +1,339 @@
+"""Tensors of a device over our collectives, with a device that is none: its tensors are the host's, and its copies run
+as late as events allow (fake_device.py). Arguments: cases. What a GPU does is for cuda_collectives.py to see."""
+
+import os
+import pathlib
+import signal
+import sys
+import threading
+import time
+import warnings
+
+import torch
+import torch.distributed as dist
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from fake_device import FakeDevice  # noqa: E402
+
+BIG = 1_000_001  # elements: several pieces, and the last is short
+CASES = {}
+
+
+def case(function):
+    CASES[function.__name__] = function
+    return function
+
+
+class OnDevice(torch.Tensor):
+    is_cpu = property(lambda self: False)
+    is_cuda = property(lambda self: True)
+    device = property(lambda self: torch.device("cuda", 0))
+
+
+class Device(FakeDevice):
+    """Its memory is tensors. What PyTorch does with them runs at once, so a stream that catches up has to be there."""
+
+    def catch_up(self, event):
+        super().catch_up(event)
+        self.hold(self.now())
+
+    def host_memory(self, size, kept):
+        return torch.randint(0, 256, (size,), dtype=torch.uint8)
+
+    def address(self, host):
+        return host.data_ptr()
+
+    def copy_in(self, host, at, memory, first, last):
+        self.enqueue(0, lambda: host[at : at + last - first].copy_(memory[first:last].as_subclass(torch.Tensor)))
+
+    def copy_out(self, memory, first, last, host, at):
+        self.enqueue(1, lambda: memory[first:last].as_subclass(torch.Tensor).copy_(host[at : at + last - first]))
+
+    def fetch(self, memory):
+        self.hold(self.now())
+        return memory.as_subclass(torch.Tensor).clone()
+
+    def put(self, memory, host):
+        self.hold(self.now())
+        memory.as_subclass(torch.Tensor).copy_(host)
+
+
+def start():
+    import gloo_bypass._devices as devices
+    import gloo_bypass._work as work
+
+    devices.make = lambda device: Device(int(os.environ["RANK"]))
+    work.devices_of = lambda result: []  # a future of PyTorch's would look for a GPU
+    torch.cuda.get_device_capability = lambda device: (9, 0)  # broadcast asks
+    if not dist.is_initialized():
+        dist.init_process_group("bypass")
+    return dist.get_rank(), dist.get_world_size()
+
+
+def the_device(group=None):
+    return next(iter((group or dist.group.WORLD)._devices.values()))
+
+
+def on_device(*shape, value=None, dtype=torch.float32):
+    count = 1
+    for size in shape:
+        count *= size
+    values = torch.arange(count) % 97 + 1 if value is None else torch.full((count,), value)
+    return values.to(dtype).reshape(shape).as_subclass(OnDevice)
+
+
+def read(tensor, group=None):
+    """What the caller's stream reads next."""
+    device = the_device(group)
+    device.hold(device.now())
+    return tensor.as_subclass(torch.Tensor).clone()
+
+
+def check(tensor, expected):
+    torch.testing.assert_close(read(tensor), expected.as_subclass(torch.Tensor).to(tensor.dtype), rtol=0, atol=0)
+
+
+@case
+def every_kind():
+    rank, size = start()
+    for count in (0, 5, 40_000, BIG):
+        for asynchronous in (False, True):
+            kinds(rank, size, count, asynchronous)
+
+
+def kinds(rank, size, count, asynchronous):
+    def done(work):
+        if asynchronous:
+            work.wait()
+
+    many = {"async_op": asynchronous}
+    base = on_device(count)
+    mine, total = base * (rank + 1), base * (size * (size + 1) // 2)
+    each = [base * (other + 1) for other in range(size)]
+    sums = mine.clone()
+    done(dist.all_reduce(sums, **many))
+    check(sums, total)
+    sums = mine.clone()
+    done(dist.reduce(sums, 1, **many))
+    check(sums, total if rank == 1 else mine)
+    sent = mine.clone()
+    done(dist.broadcast(sent, 1, **many))
+    check(sent, each[1])
+    gathered = [on_device(count, value=0) for _ in range(size)]
+    done(dist.all_gather(gathered, mine, **many))
+    for got, expected in zip(gathered, each):
+        check(got, expected)
+    flat = on_device(size * count, value=0)
+    done(dist.all_gather_into_tensor(flat, mine, **many))
+    check(flat, torch.cat(each))
+    parts = [base * (10 * rank + other) for other in range(size)]
+    part = on_device(count, value=0)
+    expected = base * sum(10 * other + rank for other in range(size))
+    done(dist.reduce_scatter(part, parts, **many))
+    check(part, expected)
+    part = on_device(count, value=0)
+    done(dist.reduce_scatter_tensor(part, torch.cat(parts), **many))
+    check(part, expected)
+    gathered = [on_device(count, value=0) for _ in range(size)] if rank == 0 else None
+    done(dist.gather(mine, gathered, 0, **many))
+    for got, expected in zip(gathered or [], each):
+        check(got, expected)
+    got = on_device(count, value=0)
+    done(dist.scatter(got, each if rank == 0 else None, 0, **many))
+    check(got, mine)
+    got = [on_device(count, value=0) for _ in range(size)]
+    done(dist.all_to_all(got, parts, **many))
+    for other in range(size):
+        check(got[other], base * (10 * other + rank))
+    splits = [[1, count - 1], [count - 1, 1]][rank % 2] if size == 2 and count > 1 else [count // size] * size
+    if sum(splits) == count:
+        back = [splits[0], count - splits[0]][:1] * size if size != 2 else [splits[0], count - splits[0]]
+        got = on_device(count, value=0)
+        done(dist.all_to_all_single(got, mine, back, splits, **many))
+        read(got)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tensors = [mine.clone(), (mine * 2).clone()]
+        done(dist.all_reduce_coalesced(tensors, **many))
+    for factor, tensor in enumerate(tensors, 1):
+        check(tensor, total * factor)
+
+
+@case
+def uneven_and_strided():
+    """What is not cut, and what goes the simple way."""
+    rank, size = start()
+    lengths = [300_000 + 7 * other for other in range(size)]
+    gathered = [on_device(length, value=0) for length in lengths]
+    dist.all_gather(gathered, on_device(lengths[rank]))
+    for got, length in zip(gathered, lengths):
+        check(got, on_device(length))
+    tensor = on_device(300, 500)
+    dist.all_reduce(tensor.t())
+    torch.testing.assert_close(tensor.as_subclass(torch.Tensor), on_device(300, 500).as_subclass(torch.Tensor) * size)
+    for dtype in (torch.bool, torch.int64, torch.float16, torch.bfloat16, torch.complex64, torch.float8_e5m2):
+        sent = on_device(BIG, dtype=dtype) if rank == 0 else on_device(BIG, value=0, dtype=dtype)
+        dist.broadcast(sent, 0)
+        assert torch.equal(read(sent).view(torch.uint8), on_device(BIG, dtype=dtype).view(torch.uint8))
+    with torch.inference_mode():
+        inferred = on_device(BIG)
+    dist.all_reduce(inferred, async_op=True).wait()
+    check(inferred, on_device(BIG) * size)
+
+
+@case
+def order_is_kept():
+    """Operations on the host's tensors wait behind asynchronous ones on the device's, at all ranks."""
+    rank, size = start()
+    works, tensors = [], []
+    for round in range(6):
+        big, small, host = on_device(BIG), on_device(10), torch.ones(10)
+        tensors += [big, small, host]
+        works.append(dist.all_reduce(big, async_op=True))
+        if rank == round % size:
+            time.sleep(0.01)  # the queue of one rank is empty where another's is not
+        if round % 2:
+            works.append(dist.all_reduce(host, async_op=True))
+            dist.all_reduce(small)
+        else:
+            dist.all_reduce(host)
+            works.append(dist.all_reduce(small, async_op=True))
+        dist.barrier()
+    for work in works:
+        work.wait()
+    for index, tensor in enumerate(tensors):
+        expected = (torch.ones(10) if index % 3 == 2 else on_device(*tensor.shape)) * size
+        check(tensor, expected)
+    assert dist.group.WORLD._queue.pending == 0
+
+
+@case
+def kernels_come_first():
+    """A copy waits for what the caller's stream does to the tensor; what comes after wait() waits for the copy back."""
+    rank, size = start()
+    dist.all_reduce(on_device(BIG))  # makes the device
+    device, tensor, seen = the_device(), on_device(BIG, value=0), []
+
+    def fill():
+        tensor.as_subclass(torch.Tensor).fill_(rank + 1)
+
+    device.enqueue("current", fill)
+    work = dist.all_reduce(tensor, async_op=True)
+    work.wait()
+    for _ in range(2):  # wait() by another stream, later
+        work.wait()
+    device.enqueue("current", lambda: seen.append(tensor.as_subclass(torch.Tensor).clone()))
+    device.hold(device.now())
+    assert (seen[0] == size * (size + 1) / 2).all()
+    assert work.is_completed() and work.is_success() and work.exception() is None
+
+
+@case
+def futures():
+    """A callback runs on a thread of ours, and may wait for further operations."""
+    rank, size = start()
+
+    def again(future):
+        inner = read(future.value()[0]).as_subclass(OnDevice)
+        dist.all_reduce(inner, async_op=True).wait()
+        return inner
+
+    tensor = on_device(BIG, value=1)
+    result = dist.all_reduce(tensor, async_op=True).get_future().then(again).wait()
+    assert (read(result) == size**2).all()
+
+
+@case
+def ranks_disagree():
+    rank, size = start()
+    tensor = on_device(BIG if rank == 0 else BIG - 1)
+    work = dist.all_reduce(tensor, async_op=True)
+    behind = dist.all_reduce(on_device(BIG), async_op=True)
+    for each in (work, behind):
+        try:
+            each.wait()
+        except dist.DistBackendError as error:
+            text = str(error)
+        else:
+            raise AssertionError("no error")
+        assert "rank 0" in text and "float32" in text, text
+        assert each.is_completed() and not each.is_success() and each.exception() is not None
+        try:
+            each.get_future().wait()
+        except RuntimeError:
+            continue
+        raise AssertionError("no error from the future")
+
+
+@case
+def a_rank_dies():
+    rank, size = start()
+    dist.all_reduce(on_device(BIG))
+    print("ready", flush=True)
+    if rank == size - 1:
+        time.sleep(600)  # until it is killed
+    try:
+        dist.all_reduce(on_device(BIG), async_op=True).wait()
+    except dist.DistBackendError as error:
+        print(f"error={error}")
+    os._exit(0)
+
+
+@case
+def ctrl_c():
+    rank, size = start()
+    dist.all_reduce(on_device(BIG))
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if rank == 0:
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            dist.all_reduce(on_device(BIG), async_op=True).wait()
+        except KeyboardInterrupt:
+            pathlib.Path("interrupted").touch()
+            return
+        raise AssertionError("no KeyboardInterrupt")
+    while not pathlib.Path("interrupted").exists():  # bounded by the test
+        time.sleep(0.01)
+    try:
+        dist.all_reduce(on_device(BIG))
+    except dist.DistBackendError as error:
+        assert "abort" in str(error), error
+
+
+@case
+def ends_with_work_under_way():
+    rank, size = start()
+    dist.all_reduce(on_device(BIG))
+    if rank == 0:
+        dist.all_reduce(on_device(BIG), async_op=True)
+        dist.all_reduce(on_device(BIG), async_op=True).get_future()
+
+
+@case
+def destroyed_with_work_under_way():
+    rank, size = start()
+    dist.all_reduce(on_device(BIG))
+    group = dist.new_group()
+    if rank == 0:
+        works = [dist.all_reduce(on_device(BIG), group=group, async_op=True) for _ in range(3)]
+        dist.destroy_process_group(group)
+        for work in works:
+            try:
+                work.wait()
+            except dist.DistBackendError:
+                continue
+            raise AssertionError("no error")
+    dist.barrier()
+
+
+def main():
+    torch.set_num_threads(1)
+    for name in sys.argv[1:]:
+        CASES[name]()
+    if not sys.argv[1].startswith("ends"):
+        dist.destroy_process_group()
+    print("end=ok")
+
+
+if __name__ == "__main__":
+    main()
