@@ -8,6 +8,7 @@
     gloo_bypass.available()                 # which transports work here, and why the others do not
     gloo_bypass.stats()                     # counters of what this process has sent and received
     gloo_bypass.require_transport()         # an exception unless bytes went over GLOO_DEVICE_TRANSPORT's
+    gloo_bypass.make_group(store, rank, size)  # ours, for libraries that make groups themselves
 
 Every setting is a GLOO_BYPASS_* variable; docs/configuration.md lists them. `python3 -m gloo_bypass` prints what
 available() returns; its --listen and --probe say whether UDP goes between two hosts.
@@ -15,11 +16,27 @@ available() returns; its --listen and --probe say whether UDP goes between two h
 
 from gloo_bypass_autoload import register as _register
 
+import datetime as _datetime
+from typing import Any as _Any
+
 from ._availability import Availability, available
 from ._library import BUILT_FOR_TORCH, VERSION as __version__, library
 from ._stats import ChannelStats, Counters, PortStats, TransportStats, require_transport, stats
 
 _register()
+
+
+def make_group(
+    store: _Any, rank: int, size: int, timeout: _datetime.timedelta = _datetime.timedelta(minutes=30)
+) -> _Any:
+    """A group of ours, a ProcessGroup that torch.distributed does not know of: for libraries that make their groups
+    without init_process_group, as torchft's ProcessGroupWrapper._create_pg does. Blocks until all ranks have come, at
+    most for `timeout`, which is also that of its operations. Needs PyTorch 2.9 or later.
+    """
+    from ._process_group import ProcessGroup
+
+    return ProcessGroup(store, rank, size, timeout)
+
 
 __all__ = [
     "Availability",
@@ -31,6 +48,7 @@ __all__ = [
     "__version__",
     "available",
     "library",
+    "make_group",
     "require_transport",
     "stats",
 ]
