@@ -202,9 +202,11 @@ def main():
     # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before.
     if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
         dist.destroy_process_group()
-    # PyTorch's plans for sharded tensors keep the group beyond that, and its threads abort Python's end now and then.
+    # PyTorch's caches of plans for sharded tensors hold the mesh, and that its group, beyond that (docs/pytorch.md).
+    # Gloo's group then keeps its threads, which abort Python's end now and then; ours has ended them.
     sys.stdout.flush()
-    os._exit(0)
+    if options.backend == "gloo":
+        os._exit(0)
 
 
 if __name__ == "__main__":
