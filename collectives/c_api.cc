@@ -10,6 +10,7 @@
 #include "collectives/group.h"
 #include "collectives/interruption.h"
 #include "transport/base/c_text.h"
+#include "transport/base/printable.h"
 #include "transport/progress/progress_engine.h"
 
 using namespace gloo_bypass;
@@ -110,7 +111,7 @@ class Store final : public Rendezvous {
 
  private:
   static Error failed(const char* why) {
-    return {ErrorScope::kSession, ErrorCode::kTimedOut, std::string("the store has no answer: ") + why};
+    return {ErrorScope::kSession, ErrorCode::kTimedOut, "the store has no answer: " + printable(why)};
   }
   const gloo_bypass_store store_;
 };

@@ -335,6 +335,28 @@ TEST_P(OnDemand, PeerNeverComes_WaitIsLongerThanTheTimeout_ConnectFailsNamingBot
   }
 }
 
+// What a store throws may be what a server has sent.
+class HostileStore final : public ::gloo::rendezvous::HashStore {
+ public:
+  using HashStore::wait;
+  void wait(const std::vector<std::string>& /*keys*/, const Milliseconds& /*timeout*/) override {
+    throw std::runtime_error("\x1b[2Jgone\nrank 1: all is well");
+  }
+};
+
+TEST_P(OnDemand, StoreFailsWithControlCharacters_ErrorIsOneLineWithoutThem) {
+  if (!ours()) GTEST_SKIP() << "the reference has its own errors";
+  store_ = std::make_shared<HostileStore>();
+  if (gloo_version::canCount(*store_)) GTEST_SKIP() << "nobody waits in this Gloo's stores";
+  auto context = join(0, 2, kShort);
+  int value = 1;
+  auto buffer = context->createUnboundBuffer(&value, sizeof(value));
+  buffer->send(1, kSlot);
+  const std::string text = ioExceptionOf([&] { buffer->waitSend(kPatience); });
+  EXPECT_NE(std::string::npos, text.find("(store: \\x1b[2Jgone)")) << text;
+  EXPECT_EQ(std::string::npos, text.find_first_of("\x1b\n")) << text;
+}
+
 // An unrelated operation woke the pair early; the peer's time begins with the late one.
 TEST_P(OnDemand, PostedLongAfterThePairWoke_GetsTheWholeTimeout) {
   if (!ours()) GTEST_SKIP() << "the reference counts from the pair's first use";

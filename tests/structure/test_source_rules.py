@@ -264,6 +264,21 @@ def environment_faults(root):
     return faults
 
 
+def escaping_faults(root):
+    """Texts of peers, stores and files become printable in one way, which knows UTF-8 and no locale."""
+    return [
+        f"{path.relative_to(root)}:{number} asks what is printable: transport/base/printable.h does"
+        for folder in ("transport", "collectives", "plugin", "tools", "trainer")
+        for path in sources(root, folder)
+        for number, line in enumerate(without_comments_and_strings(path.read_text()).splitlines(), 1)
+        if re.search(r"\bis(print|cntrl|graph)\(", line)
+    ]
+
+
+def test_Sources_TextsOfOthers_AreMadePrintableInOnePlace():
+    assert escaping_faults(ROOT) == []
+
+
 def test_Sources_AllFolders_IncludeInOneDirection():
     assert direction_faults(ROOT) == []
 
@@ -384,6 +399,7 @@ def test_Sources_TransportAndPlugin_ReadEnvironmentInOneFile():
         ("transport/dpdk", '#include "transport/process/settings.h"', direction_faults),
         ("plugin/cpp/include/gloo_bypass", '#include "transport/process/settings.h"', direction_faults),
         ("transport/dpdk", 'std::getenv("HOME");', environment_faults),
+        ("tools/capture", "if (std::isprint(c) == 0) c = '?';", escaping_faults),
         ("transport/compatibility/gloo", '#include "transport/gloo/device.h"', direction_faults),
         ("transport/verbs", '#include "transport/compatibility/gloo/transport.h"', direction_faults),
         ("transport/gloo", "#if GLOO_BYPASS_GLOO_SHARED_STORE", version_faults),

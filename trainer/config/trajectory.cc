@@ -1,5 +1,7 @@
 #include "trainer/config/trajectory.h"
 
+#include <string_view>
+
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
@@ -126,19 +128,24 @@ nlohmann::json agreement(const Options& o, nlohmann::json trajectory, int64_t ru
   return agreed;
 }
 
+// What another rank or a file has written may be long.
 std::string firstDifference(const nlohmann::json& here, const nlohmann::json& there, const std::string& thereName) {
+  constexpr size_t kMostShown = 1000;
+  const auto shown = [](std::string_view text) {
+    return fmt::format("{}{}", text.substr(0, kMostShown), text.size() > kMostShown ? "..." : "");
+  };
   for (const auto& [key, value] : here.items()) {
     const std::string other = there.contains(key) ? there[key].dump() : "nothing";
     if (value.dump() != other) {
       const bool ofTheText = key == "text" || key == "corpus_samples";  // a fingerprint; how many are trained on
       return fmt::format(
-          "{}: {} here, {} {}{}", key, value.dump(), other, thereName,
+          "{}: {} here, {} {}{}", key, value.dump(), shown(other), thereName,
           ofTheText ? " (of the text: give the same --data, --vocab, --merges, --samples and --eval-samples)" : "");
     }
   }
   for (const auto& [key, value] : there.items()) {
     if (!here.contains(key)) {
-      return fmt::format("{}: nothing here, {} {}", key, value.dump(), thereName);
+      return fmt::format("{}: nothing here, {} {}", shown(key), shown(value.dump()), thereName);
     }
   }
   return {};

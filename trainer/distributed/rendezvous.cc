@@ -42,6 +42,7 @@ const char* const kEchoKey = "ddp_train/echo";
 const char* const kEchoText = "the store and this rank understand each other";
 
 constexpr size_t kMostConfigBytes = 1 << 20;  // ours has about 1 KB; what somebody else has put there is none
+constexpr size_t kMostFaultBytes = 4096;      // of a line
 
 // By the launcher (--spawn), not by the user.
 bool portIsDrawn() { return std::getenv("DDP_TRAIN_PORT_DRAWN") != nullptr; }
@@ -184,7 +185,7 @@ void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlo
   store.add(kArrivedKey, 1);
   for (;;) {
     if (store.check({kFaultKey})) {
-      endWithFault(environment, toText(store.get(kFaultKey)));
+      endWithFault(environment, toText(store.get(kFaultKey)).substr(0, kMostFaultBytes));
     }
     const int64_t arrived = store.add(kArrivedKey, 0);
     if (arrived >= environment.worldSize) {

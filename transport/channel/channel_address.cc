@@ -4,6 +4,7 @@
 
 #include "transport/base/check.h"
 #include "transport/base/fields.h"
+#include "transport/base/printable.h"
 
 namespace gloo_bypass {
 namespace {
@@ -50,10 +51,7 @@ Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes) {
   const auto description = rest.subspan(portBytes + sizeof described);
   // This version has no further fields.
   if (described > kMaxPortAddressBytes || description.size() != described) return malformed;
-  for (const std::byte b : description) {
-    const auto c = std::to_integer<unsigned char>(b);
-    address.description.push_back(c >= 0x20 && c < 0x7f ? static_cast<char>(c) : '?');
-  }
+  address.description = printable({reinterpret_cast<const char*>(description.data()), description.size()});
   return address;
 }
 

@@ -22,7 +22,7 @@ struct ChannelAddress {
 };
 
 std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address);
-// The bytes are hostile: it checks every length and replaces unprintable characters of the description.
+// The bytes are hostile: it checks every length and makes the description printable().
 Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes);
 
 }  // namespace gloo_bypass

@@ -19,6 +19,7 @@
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/mutex.h"
+#include "transport/base/printable.h"
 #include "transport/base/signals_blocked.h"
 #include "transport/dpdk/eal_arguments.h"
 #include "transport/dpdk/telemetry.h"
@@ -49,10 +50,10 @@ ssize_t writeLogLine(void*, const char* text, std::size_t size) {
   const int level = rte_log_cur_msg_loglevel();
   if (level <= static_cast<int>(RTE_LOG_ERR)) {
     const MutexLock lock(state().logMutex);
-    state().lastError = line;
+    state().lastError = printable(line);
   }
   if (level <= static_cast<int>(RTE_LOG_CRIT) || state().logAsked) {
-    std::fprintf(stderr, "gloo-bypass: DPDK: %.*s\n", static_cast<int>(line.size()), line.data());
+    std::fprintf(stderr, "gloo-bypass: DPDK: %s\n", printable(line).c_str());
   }
   return static_cast<ssize_t>(size);
 }

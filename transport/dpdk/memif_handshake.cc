@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstring>
 #include <utility>
+
+#include "transport/base/printable.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -22,14 +23,10 @@ void setText(MemifMessage& message, std::size_t at, std::size_t room, std::strin
   std::memcpy(&message[at], text.data(), std::min(text.size(), room - 1));
 }
 
-// The peer's text, for our log: printable, and no longer than the field.
+// The peer's text, for our log: no longer than the field.
 std::string textAt(const MemifMessage& message, std::size_t at, std::size_t room) {
-  std::string text;
-  for (std::size_t i = 0; i < room && message[at + i] != std::byte{}; ++i) {
-    const auto c = std::to_integer<unsigned char>(message[at + i]);
-    text += std::isprint(c) != 0 ? static_cast<char>(c) : '?';
-  }
-  return text;
+  const auto* const text = reinterpret_cast<const char*>(&message[at]);
+  return printable({text, ::strnlen(text, room)});
 }
 
 // Polling another kind of file may block. Without /proc we cannot tell.

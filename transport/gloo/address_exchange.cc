@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <exception>
 #include <iterator>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include <gloo/common/error.h>
 #include <gloo/common/string.h>
 
+#include "transport/base/printable.h"
 #include "transport/gloo/address.h"
 #include "transport/gloo/group.h"
 
@@ -29,6 +31,12 @@ constexpr milliseconds kAtOnce{50}, kSoon{1000};  // ages of the youngest pair t
 constexpr const char* kTold = "/told";
 
 std::string keyOf(int from, int to) { return ::gloo::MakeString("lazy/", from, "/", to); }
+
+// A store's text may have line breaks, and whatever a server has sent.
+std::string reasonOf(const std::exception& error) {
+  const std::string_view text = error.what();
+  return printable(text.substr(0, text.find('\n')));
+}
 
 }  // namespace
 
@@ -99,7 +107,7 @@ void AddressExchange::tell(Introduction& introduction) {
     if (counts_) gloo_version::count(*store_, introduction.ownKey + kTold, 1);
     introduction.told = true;
   } catch (const std::exception& e) {
-    introduction.error = e.what();
+    introduction.error = reasonOf(e);
   }
 }
 
@@ -124,7 +132,7 @@ bool AddressExchange::look(Introduction& introduction, milliseconds slice) {
     bytes = store_->get(introduction.peerKey);
   } catch (const std::exception& e) {
     // Also what a store throws when the key was not set in time.
-    introduction.error = e.what();
+    introduction.error = reasonOf(e);
     return giveUp(introduction);
   }
   group_.exclusive([&] { introduction.connection->connectTo(bytes); });

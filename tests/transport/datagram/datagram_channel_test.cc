@@ -350,7 +350,7 @@ TEST(ChannelAddress, UnprintableDescription_IsMadePrintable) {
   const auto decoded =
       decodeChannelAddress(encodeChannelAddress({.sessionId = 1, .portAddress = {}, .description = "a\x1b[2J\n"}));
   ASSERT_TRUE(decoded.ok());
-  EXPECT_EQ(decoded.value().description, "a?[2J?");
+  EXPECT_EQ(decoded.value().description, "a\\x1b[2J\\x0a");
 }
 
 }  // namespace
