@@ -87,6 +87,15 @@ struct GroupCommunicator::Group {
   c10::intrusive_ptr<c10d::Store> store;
   TimedGroup timed;
   c10::intrusive_ptr<c10d::ProcessGroup> forReducer;  // the same group
+
+  c10::intrusive_ptr<c10d::Work> send(const at::Tensor& tensor, int rank, int tag = kPointToPointTag) {
+    std::vector<at::Tensor> tensors{tensor};
+    return timed.group->send(tensors, rank, tag);
+  }
+  c10::intrusive_ptr<c10d::Work> receive(const at::Tensor& tensor, int rank, int tag = kPointToPointTag) {
+    std::vector<at::Tensor> tensors{tensor};
+    return timed.group->recv(tensors, rank, tag);
+  }
 };
 
 GroupCommunicator::GroupCommunicator(const RankEnvironment& environment, const Options& options,
@@ -163,14 +172,10 @@ std::vector<at::Tensor> GroupCommunicator::gather(const at::Tensor& bytes) {
   return std::move(outputs[0]);
 }
 
-void GroupCommunicator::send(const at::Tensor& tensor, int rank) {
-  std::vector<at::Tensor> tensors{tensor};
-  group_->timed.group->send(tensors, rank, kBlockingTag)->wait();
-}
+void GroupCommunicator::send(const at::Tensor& tensor, int rank) { group_->send(tensor, rank, kBlockingTag)->wait(); }
 
 void GroupCommunicator::receive(const at::Tensor& tensor, int rank) {
-  std::vector<at::Tensor> tensors{tensor};
-  group_->timed.group->recv(tensors, rank, kBlockingTag)->wait();
+  group_->receive(tensor, rank, kBlockingTag)->wait();
 }
 
 namespace {
@@ -188,26 +193,18 @@ class WorkTransfer final : public Transfer {
 }  // namespace
 
 std::unique_ptr<Transfer> GroupCommunicator::startSend(const at::Tensor& tensor, int rank) {
-  std::vector<at::Tensor> tensors{tensor};
-  return std::make_unique<WorkTransfer>(group_->timed.group->send(tensors, rank, kPointToPointTag));
+  return std::make_unique<WorkTransfer>(group_->send(tensor, rank));
 }
 
 std::unique_ptr<Transfer> GroupCommunicator::startReceive(at::Tensor& tensor, int rank) {
-  std::vector<at::Tensor> tensors{tensor};
-  return std::make_unique<WorkTransfer>(group_->timed.group->recv(tensors, rank, kPointToPointTag));
+  return std::make_unique<WorkTransfer>(group_->receive(tensor, rank));
 }
 
 void GroupCommunicator::exchange(const at::Tensor& own, const std::vector<int>& sendTo, std::vector<at::Tensor>& heard,
                                  const std::vector<int>& receiveFrom) {
   std::vector<c10::intrusive_ptr<c10d::Work>> works;
-  for (size_t i = 0; i < receiveFrom.size(); ++i) {
-    std::vector<at::Tensor> tensors{heard[i]};
-    works.push_back(group_->timed.group->recv(tensors, receiveFrom[i], kPointToPointTag));
-  }
-  for (const int rank : sendTo) {
-    std::vector<at::Tensor> tensors{own};
-    works.push_back(group_->timed.group->send(tensors, rank, kPointToPointTag));
-  }
+  for (size_t i = 0; i < receiveFrom.size(); ++i) works.push_back(group_->receive(heard[i], receiveFrom[i]));
+  for (const int rank : sendTo) works.push_back(group_->send(own, rank));
   for (const auto& work : works) {
     work->wait();
   }

@@ -85,32 +85,17 @@ gloo_bypass_store asked(const StorePointer& store) {
 
 // --- Work
 
+constexpr std::pair<at::ScalarType, std::uint8_t> kTypes[] = {
+    {at::kBool, GLOO_BYPASS_BOOL},     {at::kByte, GLOO_BYPASS_UINT8},        {at::kChar, GLOO_BYPASS_INT8},
+    {at::kShort, GLOO_BYPASS_INT16},   {at::kInt, GLOO_BYPASS_INT32},         {at::kLong, GLOO_BYPASS_INT64},
+    {at::kHalf, GLOO_BYPASS_FLOAT16},  {at::kBFloat16, GLOO_BYPASS_BFLOAT16}, {at::kFloat, GLOO_BYPASS_FLOAT32},
+    {at::kDouble, GLOO_BYPASS_FLOAT64}};
+
 std::uint8_t typeOf(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kBool:
-      return GLOO_BYPASS_BOOL;
-    case at::kByte:
-      return GLOO_BYPASS_UINT8;
-    case at::kChar:
-      return GLOO_BYPASS_INT8;
-    case at::kShort:
-      return GLOO_BYPASS_INT16;
-    case at::kInt:
-      return GLOO_BYPASS_INT32;
-    case at::kLong:
-      return GLOO_BYPASS_INT64;
-    case at::kHalf:
-      return GLOO_BYPASS_FLOAT16;
-    case at::kBFloat16:
-      return GLOO_BYPASS_BFLOAT16;
-    case at::kFloat:
-      return GLOO_BYPASS_FLOAT32;
-    case at::kDouble:
-      return GLOO_BYPASS_FLOAT64;
-    default:
-      throw ProgramError(
-          fmt::format("--collectives own exchanges no tensors of {}", c10::toString(tensor.scalar_type())));
+  for (const auto& [type, ours] : kTypes) {
+    if (tensor.scalar_type() == type) return ours;
   }
+  throw ProgramError(fmt::format("--collectives own exchanges no tensors of {}", c10::toString(tensor.scalar_type())));
 }
 
 gloo_bypass_block blockOf(const at::Tensor& tensor) {
