@@ -170,24 +170,7 @@ TEST(Checkpoint, OtherOptions_AreRefused) {
 
 TEST(Failure, RankKilled_EndsTheRunPromptly) {
   Program process = startTraining({"--spawn", "3", "--steps", "1000000", "--timeout", "300"});
-  ASSERT_TRUE(process.waitForOutput("\"step\":3", kLimit));
-  // The child with RANK=1, found by its parent and environment.
-  const std::string tasks =
-      contentsOf("/proc/" + std::to_string(process.pid()) + "/task/" + std::to_string(process.pid()) + "/children");
-  std::istringstream children(tasks);
-  pid_t victim = 0;
-  for (pid_t child; children >> child;) {
-    if (contentsOf("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) !=
-        std::string::npos) {
-      victim = child;
-    }
-  }
-  ASSERT_GT(victim, 0) << tasks;
-  ASSERT_EQ(::kill(victim, SIGKILL), 0);
-  const auto finished = process.finish(kLimit);
-  EXPECT_EQ(finished.shellStatus(), 128 + SIGKILL);
-  EXPECT_NE(finished.err.find("rank 1 (pid " + std::to_string(victim) + ") was ended by signal 9"), std::string::npos)
-      << finished.err;
+  expectEndsWhenARankIsKilled(process, "\"step\":3");
 }
 
 TEST(Failure, Terminated_PassesTheSignalOn) {
@@ -208,31 +191,17 @@ TEST(Failure, WorldSizesDiffer_EveryRankSaysSo) {
   EXPECT_NE(two.err.find("world_size: "), std::string::npos) << two.err;
 }
 
-TEST(Failure, OptionsDiffer_AreNamed) {
-  const uint16_t port = freePort();
-  Program first = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(0, 2, port));
-  Program second = startTraining({"--steps", "1", "--batch-size", "4"}, rankOf(1, 2, port));
-  const auto one = first.finish(kLimit), two = second.finish(kLimit);
-  EXPECT_NE((one.err + two.err).find("batch_size: "), std::string::npos) << one.err << two.err;
-}
-
-TEST(Failure, OptionsOfOneOfThreeRanksDiffer_AllNameThem) {
-  const uint16_t port = freePort();
-  Program first = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(0, 3, port));
-  Program third = startTraining({"--steps", "1", "--batch-size", "2"}, rankOf(2, 3, port));
-  Program second = startTraining({"--steps", "1", "--batch-size", "4"}, rankOf(1, 3, port));
-  for (Program* each : {&first, &second, &third}) {
-    expectRefused(each->finish(kLimit), "batch_size: ");
-  }
+TEST(Failure, OptionsDiffer_EveryRankNamesThem) {
+  const Flags two{"--steps", "1", "--batch-size", "2"}, four{"--steps", "1", "--batch-size", "4"};
+  expectRanksDisagree({two, four}, "batch_size: ");
+  expectRanksDisagree({two, four, two}, "batch_size: ");
 }
 
 // All ranks gather a sharded model's checkpoint, so rank 0 must not be the only one that makes one.
 TEST(Failure, CheckpointThatOneRankMakesAlone_IsNamed) {
   const TemporaryFolder folder;
-  const uint16_t port = freePort();
-  Program first = startTraining({"--steps", "1", "--zero", "1", "--checkpoint", folder / "c"}, rankOf(0, 2, port));
-  const auto two = train({"--steps", "1", "--zero", "1"}, rankOf(1, 2, port)), one = first.finish(kLimit);
-  EXPECT_NE((one.err + two.err).find("zero_checkpoint: "), std::string::npos) << one.err << two.err;
+  const Flags sharded{"--steps", "1", "--zero", "1"};
+  expectRanksDisagree({sharded + Flags{"--checkpoint", folder / "c"}, sharded}, "zero_checkpoint: ");
 }
 
 TEST(Failure, RankMissing_IsNamedAtTheTimeout) {

@@ -83,8 +83,7 @@ def samples_of(tokens, sampler, step, batch, steps_per_epoch):
 
 def batches(text, steps, batch, ranks):
     """Inputs and targets of each step, of all ranks together."""
-    with open(text, "rb") as file:
-        tokens = byte_ids(file.read(SAMPLES * LENGTH + 1))
+    tokens = tokens_of(text)
     samplers = [DistributedSampler(range(SAMPLES), num_replicas=ranks, rank=rank, seed=SEED) for rank in range(ranks)]
     epoch_steps = SAMPLES // (ranks * batch)
     for step in range(steps):
@@ -92,39 +91,46 @@ def batches(text, steps, batch, ranks):
         yield windows[:, :-1], windows[:, 1:]
 
 
+def tokens_of(text):
+    with open(text, "rb") as file:
+        return byte_ids(file.read(SAMPLES * LENGTH + 1))
+
+
 def trainer(program, *flags):
-    arguments = [
-        program,
-        "--model",
-        "tiny",
-        "--precision",
-        "fp64",
-        "--seq-length",
-        str(LENGTH),
-        "--samples",
-        str(SAMPLES),
-        "--seed",
-        str(SEED),
-        *flags,
-    ]
-    output = subprocess.run(arguments, check=True, stdout=subprocess.PIPE, text=True, timeout=100).stdout
-    return [json.loads(line) for line in output.splitlines()]
+    """What a run of the tiny model prints. A flag may be several words."""
+    words = f"--model tiny --precision fp64 --seq-length {LENGTH} --samples {SAMPLES} --seed {SEED}".split()
+    words += [word for flag in flags for word in flag.split()]
+    return subprocess.run([program, *words], check=True, stdout=subprocess.PIPE, text=True, timeout=100).stdout
+
+
+def steps_of(program, count, *flags):
+    """The records of a run's `count` steps."""
+    records = [json.loads(line) for line in trainer(program, f"--steps {count}", *flags).splitlines()]
+    steps = [record for record in records if record["event"] == "step"]
+    assert len(steps) == count, records
+    return steps
+
+
+def save_initial(program, folder):
+    """The path of a file with the weights that a run begins with."""
+    path = folder + "/model.safetensors"
+    trainer(program, f"--steps 1 --lr 0 --batch-size 1 --save-model {path}")
+    return path
+
+
+def adamw(weights, rate=3e-4):
+    """Parameters with these values, and the trainer's optimiser of them."""
+    parameters = {name: value.clone().requires_grad_(True) for name, value in weights.items()}
+    return parameters, torch.optim.AdamW(parameters.values(), lr=rate, weight_decay=0.01)
 
 
 def main():
     program, text, *flags = sys.argv[1:]
     with tempfile.TemporaryDirectory() as folder:
-        weights = folder + "/model.safetensors"
-        trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
-        records = trainer(
-            program, "--spawn", "2", "--steps", str(STEPS), "--batch-size", str(BATCH), "--weights", weights, *flags
-        )
-        parameters = read_safetensors(weights)
-    for parameter in parameters.values():
-        parameter.requires_grad_(True)
-    optimizer = torch.optim.AdamW(parameters.values(), lr=3e-4, weight_decay=0.01)
-    losses = [record["loss_mean"] for record in records if record["event"] == "step"]
-    assert len(losses) == STEPS, records
+        path = save_initial(program, folder)
+        steps = steps_of(program, STEPS, f"--spawn 2 --batch-size {BATCH} --weights {path}", *flags)
+        parameters, optimizer = adamw(read_safetensors(path))
+    losses = [record["loss_mean"] for record in steps]
     for step, (loss, (ids, targets)) in enumerate(zip(losses, batches(text, STEPS, BATCH, 2))):
         expected = loss_of(parameters, ids, targets)
         print(f"step {step + 1}: {loss:.12f}, reference {expected.item():.12f}")

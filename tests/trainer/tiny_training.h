@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@
 
 #include "tests/support/program.h"
 #include "tests/support/temporary_folder.h"
+#include "tools/common/free_port.h"
 
 namespace gloo_bypass::trainer::testing {
 
@@ -55,6 +57,19 @@ inline ProgramResult train(const std::vector<std::string>& flags, const Environm
   return startTraining(flags, environment).finish(kLimit);
 }
 
+// How ranks with these flags end that no launcher of ours starts, by rank.
+inline std::vector<ProgramResult> trainApart(const std::vector<std::vector<std::string>>& flags) {
+  const uint16_t port = freePort();
+  std::vector<std::unique_ptr<Program>> ranks;
+  for (const auto& ofRank : flags) {
+    const auto place = rankOf(static_cast<int>(ranks.size()), static_cast<int>(flags.size()), port);
+    ranks.emplace_back(new Program(startTraining(ofRank, place)));
+  }
+  std::vector<ProgramResult> finished;
+  for (const auto& rank : ranks) finished.push_back(rank->finish(kLimit));
+  return finished;
+}
+
 // The processes that a launcher has started, by rank.
 inline std::map<int, pid_t> ranksOf(pid_t launcher) {
   const std::string pid = std::to_string(launcher);
@@ -69,12 +84,23 @@ inline std::map<int, pid_t> ranksOf(pid_t launcher) {
   return ranks;
 }
 
-// Kills `rank` after the run has written the record of `step` in this generation.
-inline void killAt(Program& process, int rank, const std::string& marker) {
-  ASSERT_TRUE(process.waitForOutput(marker, kLimit));
+// Kills `rank` once the run has written `marker`. Its process; 0: a failure of the test.
+inline pid_t killAt(Program& process, int rank, const std::string& marker) {
+  EXPECT_TRUE(process.waitForOutput(marker, kLimit));
   const auto ranks = ranksOf(process.pid());
-  ASSERT_TRUE(ranks.contains(rank)) << ranks.size();
-  ASSERT_EQ(::kill(ranks.at(rank), SIGKILL), 0);
+  const pid_t victim = ranks.contains(rank) ? ranks.at(rank) : 0;
+  EXPECT_GT(victim, 0) << ranks.size();
+  EXPECT_TRUE(victim > 0 && ::kill(victim, SIGKILL) == 0);
+  return victim;
+}
+
+// Rank 1 is killed: the whole run ends and says so.
+inline void expectEndsWhenARankIsKilled(Program& process, const std::string& marker) {
+  const pid_t victim = killAt(process, 1, marker);
+  const auto finished = process.finish(kLimit);
+  EXPECT_EQ(finished.shellStatus(), 128 + SIGKILL) << finished.err;
+  EXPECT_NE(finished.err.find("rank 1 (pid " + std::to_string(victim) + ") was ended by signal 9"), std::string::npos)
+      << finished.err;
 }
 
 }  // namespace gloo_bypass::trainer::testing

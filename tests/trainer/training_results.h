@@ -12,6 +12,8 @@
 
 #include "tests/support/gloo_notes.h"
 #include "tests/support/program.h"
+#include "tests/trainer/tiny_training.h"
+#include "tools/common/error.h"
 
 namespace gloo_bypass::trainer::testing {
 
@@ -23,11 +25,13 @@ inline Flags operator+(Flags flags, const Flags& more) {
   return flags;
 }
 
-inline std::vector<nlohmann::json> records(const std::string& text) {
+// `event`: of that kind only.
+inline std::vector<nlohmann::json> records(const std::string& text, const std::string& event = "") {
   std::vector<nlohmann::json> lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
-    lines.push_back(nlohmann::json::parse(line));
+    auto record = nlohmann::json::parse(line);
+    if (event.empty() || record["event"] == event) lines.push_back(std::move(record));
   }
   return lines;
 }
@@ -41,11 +45,7 @@ inline nlohmann::json summaryOf(const ProgramResult& finished) {
 
 inline std::string digestOf(const ProgramResult& finished) { return summaryOf(finished).value("sha256", "none"); }
 
-inline std::vector<nlohmann::json> stepsOf(const std::string& text) {
-  auto lines = records(text);
-  std::erase_if(lines, [](const nlohmann::json& line) { return line["event"] != "step"; });
-  return lines;
-}
+inline std::vector<nlohmann::json> stepsOf(const std::string& text) { return records(text, "step"); }
 
 // The bytes that this rank sent in one of `steps`, which all send as many, except the first. Retransmissions of TCP on
 // a busy machine count too, in some of them: the minimum is a step's own.
@@ -63,6 +63,14 @@ inline void expectRefused(const ProgramResult& finished, const std::string& reas
   EXPECT_NE(finished.err.find(reason), std::string::npos) << finished.err;
   const std::string said = test::withoutGloosNotes(finished.err);
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << finished.err;
+}
+
+// Ranks with these flags are told apart when they meet, and each says why.
+inline void expectRanksDisagree(const std::vector<Flags>& flags, const std::string& reason) {
+  for (const auto& finished : trainApart(flags)) {
+    expectRefused(finished, reason);
+    EXPECT_EQ(finished.shellStatus(), kExitUsage);
+  }
 }
 
 }  // namespace gloo_bypass::trainer::testing

@@ -13,27 +13,22 @@ import subprocess
 import sys
 import tempfile
 
-import reference_run as base
-
-try:
-    import torch
-except ImportError:
-    print("skipped: python3-torch is not installed")
-    sys.exit(77)
+import reference_run as base  # exits with 77 where torch is missing
+import torch
 
 STEPS, BATCH, RATE, TOLERANCE = 7, 2, 3e-3, 1e-9
 WAYS = (
-    ("--spawn", "2"),
-    ("--spawn", "3", "--accumulate", "2"),
-    ("--spawn", "2", "--accumulate", "3", "--zero", "3"),
-    ("--no-ddp",),
-    ("--spawn", "2", "--clip-norm", "0.5"),
-    ("--spawn", "3", "--tail", "weighted", "--samples", "17"),
-    ("--spawn", "2", "--pack"),
-    ("--spawn", "3", "--accumulate", "2", "--pack", "--tail", "weighted"),
-    ("--spawn", "2", "--stream-shards"),
-    ("--spawn", "3", "--accumulate", "2", "--stream-shards"),
-    ("--no-ddp", "--stream-shards"),
+    "--spawn 2",
+    "--spawn 3 --accumulate 2",
+    "--spawn 2 --accumulate 3 --zero 3",
+    "--no-ddp",
+    "--spawn 2 --clip-norm 0.5",
+    "--spawn 3 --tail weighted --samples 17",
+    "--spawn 2 --pack",
+    "--spawn 3 --accumulate 2 --pack --tail weighted",
+    "--spawn 2 --stream-shards",
+    "--spawn 3 --accumulate 2 --stream-shards",
+    "--no-ddp --stream-shards",
 )
 END_OF_TEXT, SHARD_TOKENS = 256, 100
 
@@ -85,32 +80,15 @@ def shuffled(samples, epoch):
 
 
 def value(flags, name, default):
-    return int(flags[flags.index(name) + 1]) if name in flags else default
+    words = flags.split()
+    return int(words[words.index(name) + 1]) if name in words else default
 
 
 def check(program, path, weights_path, passages, flags):
-    text = ("--data", path + ".shards") if "--stream-shards" in flags else ("--data", path, "--passages", "lines")
-    records = base.trainer(
-        program,
-        *text,
-        "--samples",
-        "0",
-        "--batch-size",
-        str(BATCH),
-        "--steps",
-        str(STEPS),
-        "--lr",
-        str(RATE),
-        "--weights",
-        weights_path,
-        *flags,
-    )
-    steps = [record for record in records if record["event"] == "step"]
-    assert len(steps) == STEPS, records
-    parameters = base.read_safetensors(weights_path)
-    for parameter in parameters.values():
-        parameter.requires_grad_(True)
-    optimizer = torch.optim.AdamW(parameters.values(), lr=RATE, weight_decay=0.01)
+    text = f"--data {path}.shards" if "--stream-shards" in flags else f"--data {path} --passages lines"
+    common = f"--samples 0 --batch-size {BATCH} --lr {RATE} --weights {weights_path}"
+    steps = base.steps_of(program, STEPS, text, common, flags)
+    parameters, optimizer = base.adamw(base.read_safetensors(weights_path), RATE)
     ranks = value(flags, "--spawn", 1)
     samples = (
         packed(passages)[0]
@@ -139,31 +117,16 @@ def check(program, path, weights_path, passages, flags):
         if "--clip-norm" in flags:
             torch.nn.utils.clip_grad_norm_(parameters.values(), 0.5)
         optimizer.step()
-    print(
-        f"{' '.join(flags)}: {STEPS} losses within {TOLERANCE} of the reference, at last {loss:.6f}, "
-        f"{padding:.0f} % padding"
-    )
+    print(f"{flags}: {STEPS} losses within {TOLERANCE} of the reference, at last {loss:.6f}, {padding:.0f} % padding")
 
 
 def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
-        weights = folder + "/model.safetensors"
-        base.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
+        weights = base.save_initial(program, folder)
         path, passages = text_and_passages(folder)
-        subprocess.run(
-            [
-                os.environ["TOKENISE"],
-                path,
-                "--passages",
-                "lines",
-                "--shard-tokens",
-                str(SHARD_TOKENS),
-                "--output",
-                path + ".shards",
-            ],
-            check=True,
-        )
+        flags = f"--passages lines --shard-tokens {SHARD_TOKENS} --output {path}.shards"
+        subprocess.run([os.environ["TOKENISE"], path, *flags.split()], check=True)
         for flags in WAYS:
             check(program, path, weights, passages, flags)
 

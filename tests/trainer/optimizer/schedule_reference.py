@@ -13,7 +13,6 @@ import sys
 import tempfile
 
 import reference_run as reference  # exits with 77 where torch is missing
-import torch
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LinearLR, SequentialLR
 
 STEPS, WARMUP, RATE, FLOOR = 12, 4, 3e-3, 0.1
@@ -48,31 +47,11 @@ def main():
     program, text = sys.argv[1:3]
     for shape in ("constant", "linear", "cosine"):
         with tempfile.TemporaryDirectory() as folder:
-            weights = folder + "/model.safetensors"
-            reference.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
-            floor = ["--min-lr-ratio", str(FLOOR)] if shape != "constant" else []
-            records = reference.trainer(
-                program,
-                "--steps",
-                str(STEPS),
-                "--batch-size",
-                "8",
-                "--weights",
-                weights,
-                "--lr",
-                str(RATE),
-                "--schedule",
-                shape,
-                "--warmup-steps",
-                str(WARMUP),
-                *floor,
-            )
-            parameters = reference.read_safetensors(weights)
-        steps = [record for record in records if record["event"] == "step"]
-        assert len(steps) == STEPS, records
-        for parameter in parameters.values():
-            parameter.requires_grad_(True)
-        optimizer = torch.optim.AdamW(parameters.values(), lr=RATE, weight_decay=0.01)
+            path = reference.save_initial(program, folder)
+            flags = f"--batch-size 8 --weights {path} --lr {RATE} --schedule {shape} --warmup-steps {WARMUP}"
+            floor = f"--min-lr-ratio {FLOOR}" if shape != "constant" else ""
+            steps = reference.steps_of(program, STEPS, flags, floor)
+            parameters, optimizer = reference.adamw(reference.read_safetensors(path), RATE)
         scheduler = torchs(shape, optimizer)
         for step, (record, (ids, targets)) in enumerate(zip(steps, reference.batches(text, STEPS, 8, 1))):
             rate, loss = optimizer.param_groups[0]["lr"], reference.loss_of(parameters, ids, targets)

@@ -9,18 +9,11 @@ usage: PYTHONPATH=tests/trainer asynchronous_reference.py DDP_TRAIN SAMPLE_TEXT
 """
 
 import json
-import subprocess
 import sys
 import tempfile
 
 import averaging_reference as averaging
 import reference_run as base
-
-try:
-    import torch
-except ImportError:
-    print("skipped: python3-torch is not installed")
-    sys.exit(77)
 
 RANKS, STEPS, SAVED_AT, RATE = 3, 8, 4, 3e-3
 TOLERANCE = 1e-9
@@ -29,35 +22,8 @@ TOLERANCE = 1e-9
 def pushes_of(program, folder, *flags):
     """Every rank's steps, in the order in which the server applied them."""
     metrics = folder + "/rank{rank}.jsonl"
-    subprocess.run(
-        [
-            program,
-            "--model",
-            "tiny",
-            "--precision",
-            "fp64",
-            "--seq-length",
-            str(base.LENGTH),
-            "--samples",
-            str(base.SAMPLES),
-            "--seed",
-            str(base.SEED),
-            "--batch-size",
-            str(base.BATCH),
-            "--spawn",
-            str(RANKS),
-            "--average",
-            "asynchronous",
-            "--lr",
-            str(RATE),
-            "--metrics",
-            metrics,
-            *flags,
-        ],
-        check=True,
-        stdout=subprocess.DEVNULL,
-        timeout=100,
-    )
+    common = f"--batch-size {base.BATCH} --spawn {RANKS} --average asynchronous --lr {RATE} --metrics {metrics}"
+    base.trainer(program, common, *flags)
     pushes = []
     for rank in range(RANKS):
         with open(metrics.format(rank=rank)) as file:
@@ -67,8 +33,7 @@ def pushes_of(program, folder, *flags):
 
 
 def check(tokens, weights, pushes, inverse):
-    server = {name: value.clone().requires_grad_(True) for name, value in weights.items()}
-    optimizer = torch.optim.AdamW(server.values(), lr=RATE, weight_decay=0.01)
+    server, optimizer = base.adamw(weights, RATE)
     versions = [{name: value.detach().clone() for name, value in server.items()}]
     ranks = [averaging.Rank(weights, number, RANKS) for number in range(RANKS)]
     for number, push in enumerate(pushes, start=1):
@@ -88,29 +53,25 @@ def check(tokens, weights, pushes, inverse):
 
 def main():
     program, text = sys.argv[1:3]
-    with open(text, "rb") as file:
-        tokens = base.byte_ids(file.read(base.SAMPLES * base.LENGTH + 1))
+    tokens = base.tokens_of(text)
     with tempfile.TemporaryDirectory() as folder:
-        path = folder + "/model.safetensors"
-        base.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", path)
+        path = base.save_initial(program, folder)
         weights = base.read_safetensors(path)
-        for flags in ((), ("--staleness-penalty", "inverse"), ("--staleness-bound", "0"), ("--staleness-bound", "1")):
-            checkpoint = folder + "/c"
-            pushes = pushes_of(
-                program, folder, "--weights", path, "--steps", str(SAVED_AT), "--checkpoint", checkpoint, *flags
-            )
-            more = pushes_of(program, folder, "--resume", checkpoint, "--steps", str(STEPS), *flags)
+        for flags in ("", "--staleness-penalty inverse", "--staleness-bound 0", "--staleness-bound 1"):
+            begin = f"--weights {path} --steps {SAVED_AT} --checkpoint {folder}/c"
+            pushes = pushes_of(program, folder, begin, flags)
+            more = pushes_of(program, folder, f"--resume {folder}/c --steps {STEPS}", flags)
             assert len(pushes) == RANKS * SAVED_AT and len(more) == RANKS * STEPS, "steps are missing"
             pushes += [push for push in more if push["step"] > SAVED_AT]
             check(tokens, weights, pushes, "inverse" in flags)
             if "--staleness-bound" in flags:
-                bound = int(flags[1])
+                bound = int(flags.split()[1])
                 # Another rank may be as many steps behind when the parameters go out, and then come to as many ahead
                 # and one more.
                 assert max(push["staleness"] for push in pushes) <= (RANKS - 1) * (2 * bound + 1)
             staleness = sum(push["staleness"] for push in pushes) / len(pushes)
             print(
-                f"{' '.join(flags) or 'unbounded'}: {len(pushes)} losses within {TOLERANCE} of the reference, "
+                f"{flags or 'unbounded'}: {len(pushes)} losses within {TOLERANCE} of the reference, "
                 f"mean staleness {staleness:.2f}, at last {pushes[-1]['loss']:.6f}"
             )
 

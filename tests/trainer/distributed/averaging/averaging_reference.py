@@ -9,14 +9,9 @@ usage: PYTHONPATH=tests/trainer averaging_reference.py DDP_TRAIN SAMPLE_TEXT
 import sys
 import tempfile
 
-import reference_run as base
-
-try:
-    import torch
-    from torch.utils.data import DistributedSampler
-except ImportError:
-    print("skipped: python3-torch is not installed")
-    sys.exit(77)
+import reference_run as base  # exits with 77 where torch is missing
+import torch
+from torch.utils.data import DistributedSampler
 
 RANKS, STEPS, INNER, OUTER_LR, OUTER_MOMENTUM = 4, 7, 3, 0.6, 0.8
 TOLERANCE = 1e-9
@@ -25,8 +20,7 @@ TOLERANCE = 1e-9
 class Rank:
     def __init__(self, weights, number, ranks=RANKS):
         self.epoch_steps = base.SAMPLES // (ranks * base.BATCH)
-        self.parameters = {name: value.clone().requires_grad_(True) for name, value in weights.items()}
-        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=3e-4, weight_decay=0.01)
+        self.parameters, self.optimizer = base.adamw(weights)
         self.sampler = DistributedSampler(range(base.SAMPLES), num_replicas=ranks, rank=number, seed=base.SEED)
 
     def backward(self, tokens, step):
@@ -94,52 +88,30 @@ def gossip(neighbours):
 
 
 METHODS = {
-    ("local-sgd", "--inner-steps", str(INNER)): local_sgd,
-    (
-        "diloco",
-        "--inner-steps",
-        str(INNER),
-        "--outer-lr",
-        str(OUTER_LR),
-        "--outer-momentum",
-        str(OUTER_MOMENTUM),
-    ): diloco,
-    ("central",): central,
-    ("gossip",): gossip(lambda rank, step: {(rank - 1) % RANKS, (rank + 1) % RANKS}),
-    ("gossip", "--gossip-topology", "exponential"): gossip(lambda rank, step: {(rank - 2 ** (step % 2)) % RANKS}),
+    f"local-sgd --inner-steps {INNER}": local_sgd,
+    f"diloco --inner-steps {INNER} --outer-lr {OUTER_LR} --outer-momentum {OUTER_MOMENTUM}": diloco,
+    "central": central,
+    "gossip": gossip(lambda rank, step: {(rank - 1) % RANKS, (rank + 1) % RANKS}),
+    "gossip --gossip-topology exponential": gossip(lambda rank, step: {(rank - 2 ** (step % 2)) % RANKS}),
 }
 
 
 def main():
     program, text = sys.argv[1:3]
-    with open(text, "rb") as file:
-        tokens = base.byte_ids(file.read(base.SAMPLES * base.LENGTH + 1))
+    tokens = base.tokens_of(text)
     with tempfile.TemporaryDirectory() as folder:
-        path = folder + "/model.safetensors"
-        base.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", path)
+        path = base.save_initial(program, folder)
         weights = base.read_safetensors(path)
         for flags, method in METHODS.items():
-            records = base.trainer(
-                program,
-                "--spawn",
-                str(RANKS),
-                "--steps",
-                str(STEPS),
-                "--batch-size",
-                str(base.BATCH),
-                "--weights",
-                path,
-                "--average",
-                *flags,
-            )
-            losses = [record["loss_mean"] for record in records if record["event"] == "step"]
-            assert len(losses) == STEPS, records
+            common = f"--spawn {RANKS} --batch-size {base.BATCH} --weights {path}"
+            steps = base.steps_of(program, STEPS, common, f"--average {flags}")
+            losses = [record["loss_mean"] for record in steps]
             ranks, state = [Rank(weights, number) for number in range(RANKS)], {}
             for step, loss in enumerate(losses):
                 expected = sum(rank.backward(tokens, step) for rank in ranks) / RANKS
                 method(ranks, step, state)
                 assert abs(loss - expected) < TOLERANCE, f"{flags}, step {step + 1}: {loss}, reference {expected}"
-            print(f"{' '.join(flags)}: {STEPS} losses within {TOLERANCE} of the reference, at last {losses[-1]:.6f}")
+            print(f"{flags}: {STEPS} losses within {TOLERANCE} of the reference, at last {losses[-1]:.6f}")
 
 
 if __name__ == "__main__":

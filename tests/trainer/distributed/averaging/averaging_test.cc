@@ -150,22 +150,7 @@ TEST(Averaging, RankKilled_EndsTheRunPromptly) {
   for (const std::string method : {"local-sgd", "central", "gossip", "asynchronous"}) {
     SCOPED_TRACE(method);
     Program process = startTraining({"--spawn", "3", "--steps", "1000000", "--average", method, "--timeout", "300"});
-    ASSERT_TRUE(process.waitForOutput("\"step\":13", kLimit));
-    const std::string pid = std::to_string(process.pid());
-    std::istringstream children(contentsOf("/proc/" + pid + "/task/" + pid + "/children"));
-    pid_t victim = 0;
-    for (pid_t child; children >> child;) {
-      if (contentsOf("/proc/" + std::to_string(child) + "/environ").find(std::string("\0RANK=1\0", 8)) !=
-          std::string::npos) {
-        victim = child;
-      }
-    }
-    ASSERT_GT(victim, 0);
-    ASSERT_EQ(::kill(victim, SIGKILL), 0);
-    const auto finished = process.finish(kLimit);
-    EXPECT_EQ(finished.shellStatus(), 128 + SIGKILL) << finished.err;
-    EXPECT_NE(finished.err.find("rank 1 (pid " + std::to_string(victim) + ") was ended by signal 9"), std::string::npos)
-        << finished.err;
+    expectEndsWhenARankIsKilled(process, "\"step\":13");
   }
 }
 

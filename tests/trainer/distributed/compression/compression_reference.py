@@ -13,33 +13,28 @@ import subprocess
 import sys
 import tempfile
 
-try:
-    import torch
-    import torch.distributed as dist
-    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-    from torch.nn.parallel import DistributedDataParallel
-    from torch.utils.data import DistributedSampler
-except ImportError:
-    print("skipped: python3-torch is not installed")
-    sys.exit(77)
-
-import reference_run as reference
+import reference_run as reference  # exits with 77 where torch is missing
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DistributedSampler
 
 RANKS, STEPS, BATCH, SEED, WARMUP = 2, 8, 4, 42, 3
 RATIO, RANDOM_RATIO, LEVELS, RANK, GROUP = 0.05, 0.3, 3, 3, 512
 TOLERANCE = 1e-9
 METHODS = {
-    "none": [],
-    "fp16": [],
-    "bf16": [],
-    "topk": ["--compress-ratio", str(RATIO)],
-    "topk-forgetful": ["--compress-ratio", str(RATIO), "--no-error-feedback"],
-    "randomk": ["--compress-ratio", str(RANDOM_RATIO)],
-    "randomk-forgetful": ["--compress-ratio", str(RANDOM_RATIO), "--no-error-feedback"],
-    "sign": [],
-    "terngrad": [],
-    "qsgd": ["--compress-levels", str(LEVELS)],
-    "powersgd": ["--compress-rank", str(RANK), "--compress-warmup", str(WARMUP)],
+    "none": "",
+    "fp16": "",
+    "bf16": "",
+    "topk": f"--compress-ratio {RATIO}",
+    "topk-forgetful": f"--compress-ratio {RATIO} --no-error-feedback",
+    "randomk": f"--compress-ratio {RANDOM_RATIO}",
+    "randomk-forgetful": f"--compress-ratio {RANDOM_RATIO} --no-error-feedback",
+    "sign": "",
+    "terngrad": "",
+    "qsgd": f"--compress-levels {LEVELS}",
+    "powersgd": f"--compress-rank {RANK} --compress-warmup {WARMUP}",
 }
 
 MASK = 2**64 - 1
@@ -246,8 +241,7 @@ def losses_of(method, weights, tokens):
 def run_rank(rank, folder, text):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=RANKS)
-    with open(text, "rb") as file:
-        tokens = reference.byte_ids(file.read(reference.SAMPLES * reference.LENGTH + 1))
+    tokens = reference.tokens_of(text)
     weights = order_in_model(reference.read_safetensors(folder + "/model.safetensors"))
     losses = {method: losses_of(method, weights, tokens) for method in METHODS}
     if rank == 0:
@@ -259,30 +253,16 @@ def run_rank(rank, folder, text):
 def main():
     program, text = sys.argv[1:3]
     with tempfile.TemporaryDirectory() as folder:
-        weights = folder + "/model.safetensors"
-        reference.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
+        path = reference.save_initial(program, folder)
         ranks = [
             subprocess.Popen([sys.executable, os.path.abspath(__file__), "--rank", str(rank), folder, text])
             for rank in range(RANKS)
         ]
         trained = {}
         for method, flags in METHODS.items():
-            records = reference.trainer(
-                program,
-                "--spawn",
-                str(RANKS),
-                "--steps",
-                str(STEPS),
-                "--batch-size",
-                str(BATCH),
-                "--weights",
-                weights,
-                "--verify-ranks",
-                "--compress",
-                method.split("-")[0],
-                *flags,
-            )
-            trained[method] = [record["loss_mean"] for record in records if record["event"] == "step"]
+            common = f"--spawn {RANKS} --batch-size {BATCH} --weights {path} --verify-ranks"
+            steps = reference.steps_of(program, STEPS, common, f"--compress {method.split('-')[0]}", flags)
+            trained[method] = [record["loss_mean"] for record in steps]
         assert [rank.wait(timeout=100) for rank in ranks] == [0] * RANKS
         with open(folder + "/losses.json") as file:
             expected = json.load(file)

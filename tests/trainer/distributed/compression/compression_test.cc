@@ -17,7 +17,6 @@
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
 #include "tools/common/error.h"
-#include "tools/common/free_port.h"
 #include "trainer/config/options.h"
 #include "trainer/distributed/compression/bit_stream.h"
 #include "trainer/distributed/compression/codec.h"
@@ -413,18 +412,7 @@ TEST(BadInput, CheckpointOfAnotherCompression_IsRefused) {
 }
 
 TEST(Failure, OnlyOneRankCompresses_EveryRankSaysSo) {
-  const uint16_t port = freePort();
-  const auto rank = [&](const char* number) {
-    return Environment{
-        {"RANK", number}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
-  };
-  Program first = startTraining({"--steps", "1", "--compress", "topk"}, rank("0"));
-  Program second = startTraining({"--steps", "1"}, rank("1"));
-  for (Program* each : {&first, &second}) {
-    const auto finished = each->finish(kLimit);
-    EXPECT_GT(finished.shellStatus(), 0);
-    EXPECT_NE(finished.err.find("compression: "), std::string::npos) << finished.err;
-  }
+  expectRanksDisagree({{"--steps", "1", "--compress", "topk"}, {"--steps", "1"}}, "compression: ");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
+#include "tests/trainer/training_results.h"
 #include "tools/common/free_port.h"
 #include "trainer/data/sampler.h"
 #include "trainer/files/safetensors.h"
@@ -26,18 +27,6 @@ namespace gloo_bypass::trainer::testing {
 namespace {
 
 using Json = nlohmann::json;
-
-std::vector<Json> records(const std::string& text, const std::string& event = "") {
-  std::vector<Json> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    auto record = Json::parse(line);
-    if (event.empty() || record["event"] == event) {
-      lines.push_back(std::move(record));
-    }
-  }
-  return lines;
-}
 
 std::vector<std::string> elastic(const TemporaryFolder& folder, std::vector<std::string> more) {
   more.insert(more.begin(), {"--batch-size", "2", "--checkpoint", folder / "c", "--checkpoint-every", "5",

@@ -229,12 +229,9 @@ TEST(ModelParallel, SendsTheBytesOfTheFormula) {
 
 TEST(ModelParallel, RankIsKilled_TheOtherEndsAndSaysSo) {
   for (const std::string method : {"tensor", "1f1b"}) {
-    Environment one{
-        {"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(freePort())}};
-    Environment two = one;
-    two["RANK"] = "1";
+    const uint16_t port = freePort();
     const Flags flags{"--steps", "1000000", "--timeout", "20", "--accumulate", "2", "--model-parallel", method};
-    Program first = startTraining(flags, one), second = startTraining(flags, two);
+    Program first = startTraining(flags, rankOf(0, 2, port)), second = startTraining(flags, rankOf(1, 2, port));
     ASSERT_TRUE(first.waitForOutput("\"step\":3,", kLimit)) << method;
     ASSERT_EQ(::kill(second.pid(), SIGKILL), 0);
     const auto finished = first.finish(kLimit);

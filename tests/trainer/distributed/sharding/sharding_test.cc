@@ -12,7 +12,6 @@
 #include "tests/trainer/tensor_files.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
-#include "tools/common/free_port.h"
 #include "trainer/distributed/sharding/flat_unit.h"
 #include "trainer/model/activation_checkpointing.h"
 #include "trainer/model/gpt2.h"
@@ -172,17 +171,7 @@ TEST(Zero, WhatItCannotBeWith_IsRefused) {
 }
 
 TEST(Zero, RanksWithOtherStages_AreRefused) {
-  const std::string port = std::to_string(freePort());
-  const Environment place{{"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};
-  Environment one = place, two = place;
-  one["RANK"] = "0";
-  two["RANK"] = "1";
-  Program first = startTraining(Flags{"--steps", "1"} + zero(1), one),
-          second = startTraining(Flags{"--steps", "1"} + zero(3), two);
-  const auto here = first.finish(kLimit), there = second.finish(kLimit);
-  EXPECT_GT(here.shellStatus(), 0);
-  EXPECT_GT(there.shellStatus(), 0);
-  EXPECT_NE((here.err + there.err).find("zero: "), std::string::npos) << here.err << there.err;
+  expectRanksDisagree({Flags{"--steps", "1"} + zero(1), Flags{"--steps", "1"} + zero(3)}, "zero: ");
 }
 
 TEST(Memory, TooLittle_IsSaidBeforeAnyRankStarts) {

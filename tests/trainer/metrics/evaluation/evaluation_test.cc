@@ -15,22 +15,7 @@ namespace gloo_bypass::trainer::testing {
 namespace {
 
 constexpr int kSeqLength = 16;  // of startTraining()
-const std::vector<std::string> kStandStill{"--lr", "0", "--weight-decay", "0"};
-
-std::vector<std::string> joined(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-std::vector<nlohmann::json> evaluationsOf(const ProgramResult& finished) {
-  std::vector<nlohmann::json> found;
-  for (const auto& record : records(finished.out)) {
-    if (record["event"] == "evaluation") {
-      found.push_back(record);
-    }
-  }
-  return found;
-}
+const Flags kStandStill{"--lr", "0", "--weight-decay", "0"};
 
 // A text of `samples` samples, each byte a token.
 std::string text(int samples) {
@@ -47,7 +32,7 @@ class Evaluation : public ::testing::Test {
   nlohmann::json lastOf(const std::vector<std::string>& flags) {
     const auto finished = train(flags);
     const auto summary = summaryOf(finished);
-    const auto all = evaluationsOf(finished);
+    const auto all = records(finished.out, "evaluation");
     EXPECT_FALSE(all.empty());
     if (all.empty()) {
       return {};
@@ -68,9 +53,9 @@ class Evaluation : public ::testing::Test {
 // A training step that has the whole text as its batch has the same mean as loss, computed in another way.
 TEST_F(Evaluation, OfAText_IsTheMeanOverItsTokens) {
   const auto path = file("t", text(7));
-  const auto common = joined({"--steps", "1", "--precision", "fp64"}, kStandStill);
-  const auto step = stepsOf(train(joined(common, {"--data", path, "--batch-size", "7"})).out).at(0);
-  const auto evaluation = lastOf(joined(common, {"--eval-data", path, "--batch-size", "2"}));
+  const auto common = Flags{"--steps", "1", "--precision", "fp64"} + kStandStill;
+  const auto step = stepsOf(train(common + Flags{"--data", path, "--batch-size", "7"}).out).at(0);
+  const auto evaluation = lastOf(common + Flags{"--eval-data", path, "--batch-size", "2"});
   EXPECT_NEAR(evaluation["eval_loss"].get<double>(), step["loss"].get<double>(), 1e-12);
   EXPECT_EQ(evaluation["eval_samples"], 7);
   EXPECT_EQ(evaluation["eval_tokens"], 7 * kSeqLength);
@@ -78,10 +63,10 @@ TEST_F(Evaluation, OfAText_IsTheMeanOverItsTokens) {
 
 TEST_F(Evaluation, OfPassages_CountsNoPadding) {
   const auto path = file("t", "a line\nanother, longer line\n\nab\nwhat is the fourth line\nxyz\n");
-  const auto common = joined({"--steps", "1", "--precision", "fp64", "--passages", "lines"}, kStandStill);
-  const auto step = stepsOf(train(joined(common, {"--data", path, "--batch-size", "5"})).out).at(0);
+  const auto common = Flags{"--steps", "1", "--precision", "fp64", "--passages", "lines"} + kStandStill;
+  const auto step = stepsOf(train(common + Flags{"--data", path, "--batch-size", "5"}).out).at(0);
   const auto evaluation =
-      lastOf(joined(common, {"--data", path, "--batch-size", "1", "--eval-data", path, "--spawn", "2"}));
+      lastOf(common + Flags{"--data", path, "--batch-size", "1", "--eval-data", path, "--spawn", "2"});
   EXPECT_NEAR(evaluation["eval_loss"].get<double>(), step["loss"].get<double>(), 1e-12);
   EXPECT_EQ(evaluation["eval_tokens"], 5 + 16 + 1 + 16 + 2);
   EXPECT_EQ(step["tokens"], evaluation["eval_tokens"]);
@@ -90,10 +75,10 @@ TEST_F(Evaluation, OfPassages_CountsNoPadding) {
 // Shares of 7, 4 and 3, 3, 2 and 2, and none for the last rank of eight.
 TEST_F(Evaluation, AnyNumberOfRanks_HasTheSameLoss) {
   const auto flags =
-      joined({"--eval-samples", "7", "--steps", "1", "--batch-size", "2", "--precision", "fp64"}, kStandStill);
+      Flags{"--eval-samples", "7", "--steps", "1", "--batch-size", "2", "--precision", "fp64"} + kStandStill;
   const auto one = lastOf(flags)["eval_loss"].get<double>();
   for (const char* ranks : {"2", "3", "8"}) {
-    const auto some = lastOf(joined(flags, {"--spawn", ranks}));
+    const auto some = lastOf(flags + Flags{"--spawn", ranks});
     EXPECT_NEAR(some["eval_loss"].get<double>(), one, 1e-12) << ranks;
     EXPECT_EQ(some["eval_tokens"], 7 * kSeqLength) << ranks;
   }
@@ -104,12 +89,12 @@ TEST_F(Evaluation, HeldOutSamples_AreTheTextsLastAndNotTrainedOn) {
   const auto path = file("whole", whole), rest = file("rest", whole.substr(0, 15 * kSeqLength + 1));
   const auto last = file("last", whole.substr(15 * kSeqLength));
   const std::vector<std::string> flags{"--epochs", "3", "--batch-size", "3"};
-  const auto held = train(joined(flags, {"--data", path, "--eval-samples", "5"}));
-  const auto apart = train(joined(flags, {"--data", rest, "--eval-data", last}));
+  const auto held = train(flags + Flags{"--data", path, "--eval-samples", "5"});
+  const auto apart = train(flags + Flags{"--data", rest, "--eval-data", last});
   EXPECT_EQ(digestOf(held), digestOf(apart));
-  ASSERT_EQ(evaluationsOf(held).size(), 1u);
-  ASSERT_EQ(evaluationsOf(apart).size(), 1u);
-  EXPECT_EQ(evaluationsOf(held)[0]["eval_loss"], evaluationsOf(apart)[0]["eval_loss"]);
+  ASSERT_EQ(records(held.out, "evaluation").size(), 1u);
+  ASSERT_EQ(records(apart.out, "evaluation").size(), 1u);
+  EXPECT_EQ(records(held.out, "evaluation")[0]["eval_loss"], records(apart.out, "evaluation")[0]["eval_loss"]);
   EXPECT_EQ(stepsOf(held.out).size(), 15u);
 }
 
@@ -124,11 +109,11 @@ TEST_F(Evaluation, EveryWayOfTraining_IsNotChanged) {
                                                    {"--no-barrier"},
                                                    {"--accumulate", "2"}};
   for (const auto& way : ways) {
-    const auto flags = joined({"--spawn", "2", "--steps", "4", "--dropout", "0.1"}, way);
-    const auto finished = train(joined(flags, {"--eval-data", path, "--eval-every", "1"}));
+    const auto flags = Flags{"--spawn", "2", "--steps", "4", "--dropout", "0.1"} + way;
+    const auto finished = train(flags + Flags{"--eval-data", path, "--eval-every", "1"});
     const std::string name = way.empty() ? "plain" : way.front() + " " + way.back();
     EXPECT_EQ(digestOf(finished), digestOf(train(flags))) << name;
-    const auto all = evaluationsOf(finished);
+    const auto all = records(finished.out, "evaluation");
     ASSERT_EQ(all.size(), 4u) << name;
     for (size_t i = 0; i < all.size(); ++i) {
       EXPECT_EQ(all[i]["step"], i + 1) << name;
@@ -143,7 +128,7 @@ TEST_F(Evaluation, LearnedText_HasALowerLoss) {
   const auto finished = train({"--data", path, "--eval-data", path, "--eval-every", "5", "--steps", "1000", "--lr",
                                "0.01", "--batch-size", "8", "--target-loss", "3"});
   const auto steps = stepsOf(finished.out).size();
-  const auto all = evaluationsOf(finished);
+  const auto all = records(finished.out, "evaluation");
   ASSERT_GE(all.size(), 2u);
   EXPECT_LT(steps, 1000u);
   EXPECT_EQ(all.back()["step"], steps);
@@ -152,9 +137,9 @@ TEST_F(Evaluation, LearnedText_HasALowerLoss) {
 
 TEST_F(Evaluation, ResumedRun_EndsWithTheSameLoss) {
   const std::vector<std::string> flags{"--eval-samples", "9", "--spawn", "2"};
-  const auto whole = lastOf(joined(flags, {"--steps", "4"}));
-  train(joined(flags, {"--steps", "2", "--checkpoint", folder_ / "c"}));
-  EXPECT_EQ(lastOf(joined(flags, {"--steps", "4", "--resume", folder_ / "c"}))["eval_loss"], whole["eval_loss"]);
+  const auto whole = lastOf(flags + Flags{"--steps", "4"});
+  train(flags + Flags{"--steps", "2", "--checkpoint", folder_ / "c"});
+  EXPECT_EQ(lastOf(flags + Flags{"--steps", "4", "--resume", folder_ / "c"})["eval_loss"], whole["eval_loss"]);
   expectRefused(train({"--eval-samples", "3", "--steps", "4", "--resume", folder_ / "c"}), "corpus_samples");
 }
 

@@ -4,7 +4,7 @@
 PyTorch's profiler names what it sees of a DDP step over Gloo; the trace must use the same names. Time and overlap of
 the all-reduce, which ddp_train reports by its own clock, are computed anew from the buckets in the trace.
 
-usage: trace_reference.py DDP_TRAIN
+usage: PYTHONPATH=tests/trainer trace_reference.py DDP_TRAIN
 """
 
 import json
@@ -14,12 +14,9 @@ import sys
 import tempfile
 import xml.etree.ElementTree
 
-try:
-    import torch
-    import torch.distributed as dist
-except ImportError:
-    print("skipped: python3-torch is not installed")
-    sys.exit(77)
+import reference_run  # exits with 77 where torch is missing
+import torch
+import torch.distributed as dist
 
 RANKS, STEPS = 2, 5
 DRAW_STEP = os.path.join(os.path.dirname(__file__), "../../../../trainer/metrics/tracing/draw_step.py")
@@ -82,27 +79,8 @@ def main():
     program = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         trace_file = os.path.join(folder, "trace.json")
-        output = subprocess.run(
-            [
-                program,
-                "--model",
-                "tiny",
-                "--spawn",
-                str(RANKS),
-                "--steps",
-                str(STEPS),
-                "--bucket-cap-mb",
-                "0.02",
-                "--first-bucket-mb",
-                "0.005",
-                "--trace",
-                trace_file,
-            ],
-            check=True,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=100,
-        ).stdout
+        flags = f"--precision fp32 --spawn {RANKS} --bucket-cap-mb 0.02 --first-bucket-mb 0.005 --trace {trace_file}"
+        steps = reference_run.steps_of(program, STEPS, flags)
         with open(trace_file) as file:
             trace = json.load(file)
         known = profiled_names(folder)
@@ -110,7 +88,7 @@ def main():
         check_picture(spans, trace_file, os.path.join(folder, "step.svg"))
     assert {span["pid"] for span in spans} == set(range(RANKS))
     check_names(spans, known)
-    check_all_reduces(spans, [record for record in map(json.loads, output.splitlines()) if record["event"] == "step"])
+    check_all_reduces(spans, steps)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@
 
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tiny_training.h"
+#include "tests/trainer/training_results.h"
 #include "tools/common/free_port.h"
 #include "trainer/config/options.h"
 #include "trainer/metrics/tracing/bucket_readiness.h"
@@ -187,24 +188,10 @@ TEST(ChromeTrace, AnotherRanksTimes_AreOnRankZerosClock) {
   EXPECT_EQ(json["ranks"][0]["clock_at_end"]["error_bound_ns"], 40);
 }
 
-std::vector<Json> lines(const std::string& text) {
-  std::vector<Json> found;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) {
-    found.push_back(Json::parse(line));
-  }
-  return found;
-}
-
 constexpr int kRanks = 3, kSteps = 4, kMicroBatches = 2;
 const std::vector<std::string> kManyBuckets{"--spawn",           "3",     "--steps",         "4",
                                             "--accumulate",      "2",     "--bucket-cap-mb", "0.02",
                                             "--first-bucket-mb", "0.005", "--clip-norm",     "0.5"};
-
-std::vector<std::string> with(std::vector<std::string> flags, const std::vector<std::string>& more) {
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
 
 // The total duration in seconds of the spans of a name in a step of a rank.
 double secondsOf(const std::vector<Json>& spans, const std::string& name, int64_t rank, int64_t step) {
@@ -219,7 +206,7 @@ double secondsOf(const std::vector<Json>& spans, const std::string& name, int64_
 
 TEST(Tracing, AllRanks_HaveEveryStepAndBucketAndTheMetricsTimes) {
   const TemporaryFolder folder;
-  const auto finished = train(with(kManyBuckets, {"--trace", folder / "t.json", "--verify-ranks"}));
+  const auto finished = train(kManyBuckets + Flags{"--trace", folder / "t.json", "--verify-ranks"});
   ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
   const auto trace = Json::parse(contentsOf(folder / "t.json"));
   const auto spans = spansOf(trace);
@@ -229,10 +216,10 @@ TEST(Tracing, AllRanks_HaveEveryStepAndBucketAndTheMetricsTimes) {
     return std::count_if(spans.begin(), spans.end(),
                          [&](const Json& s) { return s["name"] == name && s["pid"] == rank; });
   };
-  const auto records = lines(finished.out);
+  const auto all = records(finished.out);
   int64_t buckets = 0;
   for (int64_t step = 1; step <= kSteps; ++step) {
-    const auto& metrics = records.at(static_cast<size_t>(step));
+    const auto& metrics = all.at(static_cast<size_t>(step));
     buckets += metrics["buckets"].get<int64_t>();
     constexpr double kNanoseconds = 5e-9;
     // Rank 0's clock is the axis: its spans are the metrics' durations.
@@ -255,9 +242,9 @@ TEST(Tracing, AllRanks_HaveEveryStepAndBucketAndTheMetricsTimes) {
 TEST(Tracing, EveryBucket_IsReadyBeforeItIsHandedOver) {
   const TemporaryFolder folder;
   // Resumed: a backward outside any step rebuilds the reducer's buckets.
-  ASSERT_EQ(train(with(kManyBuckets, {"--checkpoint", folder / "c"})).shellStatus(), 0);
+  ASSERT_EQ(train(kManyBuckets + Flags{"--checkpoint", folder / "c"}).shellStatus(), 0);
   const auto finished =
-      train(with(kManyBuckets, {"--steps", "6", "--resume", folder / "c", "--trace", folder / "t.json"}));
+      train(kManyBuckets + Flags{"--steps", "6", "--resume", folder / "c", "--trace", folder / "t.json"});
   ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
   const auto spans = spansOf(Json::parse(contentsOf(folder / "t.json")));
   std::map<std::tuple<int64_t, int64_t, int64_t>, double> ready;
@@ -282,9 +269,9 @@ TEST(Tracing, EveryBucket_IsReadyBeforeItIsHandedOver) {
 TEST(Tracing, OnOrOff_TheBitsAreTheSame) {
   const TemporaryFolder folder;
   const auto digest = [&](const std::vector<std::string>& more) {
-    const auto finished = train(with(with(kManyBuckets, {"--dropout", "0.1"}), more));
+    const auto finished = train(kManyBuckets + Flags{"--dropout", "0.1"} + more);
     EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
-    return lines(finished.out).back().value("sha256", "none");
+    return records(finished.out).back().value("sha256", "none");
   };
   const auto plain = digest({});
   EXPECT_EQ(plain, digest({"--trace", folder / "t.json", "--measure-peak"}));
@@ -303,11 +290,11 @@ TEST(Tracing, OneRankWithAndWithoutDdp_IsTraced) {
 
 TEST(Tracing, CompressedBuckets_AreSpansAsReducedOnesAre) {
   const TemporaryFolder folder;
-  const auto finished = train(with(kManyBuckets, {"--compress", "topk", "--trace", folder / "t.json"}));
+  const auto finished = train(kManyBuckets + Flags{"--compress", "topk", "--trace", folder / "t.json"});
   ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
   const auto trace = Json::parse(contentsOf(folder / "t.json"));
   const auto spans = spansOf(trace);
-  const auto metrics = lines(finished.out).at(kSteps);
+  const auto metrics = records(finished.out).at(kSteps);
   int64_t bytes = 0, filled = 0;
   for (const auto& span : spans) {
     if (span["pid"] == 1 && span["args"]["step"] == kSteps && span["args"].contains("bucket")) {
@@ -331,19 +318,14 @@ TEST(Tracing, RankWithAnotherMonotonicClock_IsAlignedWithinTheBound) {
   }
   const TemporaryFolder folder;
   const uint16_t port = freePort();
-  const Environment common{{"WORLD_SIZE", "2"},
-                           {"MASTER_ADDR", "127.0.0.1"},
-                           {"MASTER_PORT", std::to_string(port)},
-                           {"GLOO_DEVICE_TRANSPORT", ""},
-                           {"TORCH_CPP_LOG_LEVEL", "ERROR"}};
+  Environment here = rankOf(0, 2, port), ahead = rankOf(1, 2, port);
+  for (Environment* each : {&here, &ahead})
+    each->insert({{"GLOO_DEVICE_TRANSPORT", ""}, {"TORCH_CPP_LOG_LEVEL", "ERROR"}});
   const std::vector<std::string> flags{"--model", "tiny", "--seq-length", "16",
                                        "--steps", "3",    "--trace",      folder / "t.json"};
-  Environment here = common, ahead = common;
-  here["RANK"] = "0";
-  ahead["RANK"] = "1";
   Program first(std::getenv("DDP_TRAIN"), flags, here);
   Program second("/usr/bin/unshare",
-                 with({"--time", "--monotonic", "4000", "--fork", "--kill-child", std::getenv("DDP_TRAIN")}, flags),
+                 Flags{"--time", "--monotonic", "4000", "--fork", "--kill-child", std::getenv("DDP_TRAIN")} + flags,
                  ahead);
   const auto one = first.finish(kLimit), two = second.finish(kLimit);
   ASSERT_EQ(one.shellStatus(), 0) << one.err;
@@ -374,7 +356,7 @@ TEST(Tracing, RankWithAnotherMonotonicClock_IsAlignedWithinTheBound) {
 TEST(Utilisation, PeakThatIsSaid_MakesMfuAndNothingElse) {
   const auto finished = train({"--spawn", "2", "--steps", "2", "--peak-flops", "4e9"});
   ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
-  for (const auto& record : lines(finished.out)) {
+  for (const auto& record : records(finished.out)) {
     if (record["event"] == "step") {
       EXPECT_NEAR(record["mfu"].get<double>(), 100 * record["model_flops_per_s"].get<double>() / 8e9, 1e-6);
       EXPECT_NEAR(record["overlap"].get<double>(),
@@ -387,9 +369,9 @@ TEST(Utilisation, PeakThatIsMeasured_IsPositiveAndPlainRunsHaveNone) {
   for (const char* precision : {"fp32", "fp16"}) {  // libtorch 1.13 itself multiplies no fp16 matrices
     const auto measured = train({"--spawn", "2", "--steps", "2", "--measure-peak", "--precision", precision});
     ASSERT_EQ(measured.shellStatus(), 0) << measured.err;
-    EXPECT_GT(lines(measured.out).back()["median"]["mfu"].get<double>(), 0);
+    EXPECT_GT(records(measured.out).back()["median"]["mfu"].get<double>(), 0);
   }
-  const auto plain = lines(train({"--steps", "2", "--no-ddp"}).out);
+  const auto plain = records(train({"--steps", "2", "--no-ddp"}).out);
   EXPECT_TRUE(plain.back()["median"]["mfu"].is_null());
   EXPECT_TRUE(plain.back()["median"]["overlap"].is_null()) << "there was no all-reduce to hide";
 }
@@ -412,18 +394,7 @@ TEST(TracingOptions, BadInput_IsOneLineBeforeTheFirstStep) {
 
 TEST(TracingOptions, RanksThatDiffer_AreRefusedAtTheStart) {
   const TemporaryFolder folder;
-  const uint16_t port = freePort();
-  const auto rank = [&](int number, const std::vector<std::string>& more) {
-    return startTraining(with({"--steps", "1"}, more), {{"RANK", std::to_string(number)},
-                                                        {"WORLD_SIZE", "2"},
-                                                        {"MASTER_ADDR", "127.0.0.1"},
-                                                        {"MASTER_PORT", std::to_string(port)}});
-  };
-  Program first = rank(0, {"--trace", folder / "t.json"}), second = rank(1, {});
-  const auto one = first.finish(kLimit), two = second.finish(kLimit);
-  EXPECT_EQ(one.shellStatus(), 2);
-  EXPECT_EQ(two.shellStatus(), 2);
-  EXPECT_NE((one.err + two.err).find("tracing: "), std::string::npos) << one.err << two.err;
+  expectRanksDisagree({{"--steps", "1", "--trace", folder / "t.json"}, {"--steps", "1"}}, "tracing: ");
   EXPECT_FALSE(std::filesystem::exists(folder / "t.json"));
 }
 

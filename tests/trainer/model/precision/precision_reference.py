@@ -87,33 +87,12 @@ class GradScaler:
 
 def run(program, text, precision, dtype, initial, tolerance):
     with tempfile.TemporaryDirectory() as folder:
-        weights = folder + "/model.safetensors"
-        reference.trainer(program, "--steps", "1", "--lr", "0", "--batch-size", "1", "--save-model", weights)
-        records = reference.trainer(
-            program,
-            "--precision",
-            precision,
-            "--steps",
-            str(STEPS),
-            "--batch-size",
-            str(BATCH),
-            "--weights",
-            weights,
-            "--lr",
-            "0.003",
-            "--loss-scale",
-            "dynamic",
-            "--initial-loss-scale",
-            str(initial),
-            "--loss-scale-interval",
-            str(INTERVAL),
-        )
-        parameters = {name: value.float() for name, value in reference.read_safetensors(weights).items()}
-    steps = [record for record in records if record["event"] == "step"]
-    assert len(steps) == STEPS, records
-    for parameter in parameters.values():
-        parameter.requires_grad_(True)
-    optimizer = torch.optim.AdamW(parameters.values(), lr=0.003, weight_decay=0.01)
+        path = reference.save_initial(program, folder)
+        flags = f"--precision {precision} --batch-size {BATCH} --weights {path} --lr 0.003"
+        scale = f"--loss-scale dynamic --initial-loss-scale {initial} --loss-scale-interval {INTERVAL}"
+        steps = reference.steps_of(program, STEPS, flags, scale)
+        weights = {name: value.float() for name, value in reference.read_safetensors(path).items()}
+    parameters, optimizer = reference.adamw(weights, 0.003)
     scaler, skipped = GradScaler(initial, INTERVAL), 0
     for step, (record, (ids, targets)) in enumerate(zip(steps, reference.batches(text, STEPS, BATCH, 1))):
         loss, scale = loss_of(parameters, ids, targets, dtype), scaler.scale.item()
