@@ -56,8 +56,6 @@ class OperationRun final : private TransferOwner {
   std::vector<int> awaited() const;
 
  private:
-  static constexpr std::size_t kSlicesUnderWay = 4;
-
   struct Partner {
     std::uint32_t sends = 0, receives = 0;  // messages a slice
     std::uint64_t sendBytes = 0, receiveBytes = 0;

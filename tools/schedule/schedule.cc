@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <variant>
@@ -15,6 +16,7 @@
 #include "tools/common/command_line.h"
 #include "tools/common/error.h"
 #include "tools/common/run_program.h"
+#include "tools/schedule/schedule_json.h"
 #include "tools/schedule/schedule_table.h"
 
 namespace gloo_bypass {
@@ -28,11 +30,11 @@ struct Options {
   std::size_t bytes = 0;
   std::vector<int> hostOf;
   std::string tablePath;
-  bool list = false;
+  bool list = false, json = false;
 };
 
 // The rules that choose: those of a file, then the built-in ones.
-ChoiceTable tableOf(const Options& options) {
+ChoiceTable tableIn(const Options& options) {
   if (options.tablePath.empty()) return {};
   std::ifstream file(options.tablePath, std::ios::binary);
   if (!file) throw ProgramError(fmt::format("--table: {}: {}", options.tablePath, std::strerror(errno)));
@@ -48,19 +50,19 @@ Kind kindNamed(const std::string& name) {
   throw UsageError(fmt::format("{}: no kind of operation (all-reduce, broadcast, ...: see --list)", name));
 }
 
-Circumstances circumstancesOf(const Options& options, Kind kind) {
-  return {.kind = kind, .bytes = options.bytes, .ranks = options.ranks, .sharedHosts = shareHosts(options.hostOf)};
+// With the algorithm that was named before all others.
+ChoiceTable tableOf(const Options& options, Kind kind) {
+  ChoiceTable table = tableIn(options);
+  if (options.algorithm.empty()) return table;
+  const auto algorithm = algorithmNamed(options.algorithm);
+  if (!algorithm || findAlgorithm(kind, *algorithm) == nullptr)
+    throw UsageError(fmt::format("{}: no algorithm for {} (see --list)", options.algorithm, nameOf(kind)));
+  table.prefer(*algorithm);
+  return table;
 }
 
-const AlgorithmRow& rowFor(const Options& options, Kind kind) {
-  if (options.algorithm.empty()) {
-    return *findAlgorithm(kind, tableOf(options).choose(circumstancesOf(options, kind)).algorithm);
-  }
-  const auto algorithm = algorithmNamed(options.algorithm);
-  const AlgorithmRow* row = algorithm ? findAlgorithm(kind, *algorithm) : nullptr;
-  if (row == nullptr)
-    throw UsageError(fmt::format("{}: no algorithm for {} (see --list)", options.algorithm, nameOf(kind)));
-  return *row;
+Circumstances circumstancesOf(const Options& options, Kind kind) {
+  return {.kind = kind, .bytes = options.bytes, .ranks = options.ranks, .sharedHosts = shareHosts(options.hostOf)};
 }
 
 std::variant<Options, std::string> parse(int argc, const char* const* argv) {
@@ -76,6 +78,7 @@ std::variant<Options, std::string> parse(int argc, const char* const* argv) {
   app.add_option("--hosts", options.hostOf, "the host of each rank, for two levels: 0,0,1,1")->delimiter(',');
   app.add_option("--table", options.tablePath, "a file that tune wrote: which algorithm its rules choose");
   app.add_flag("--list", options.list, "the algorithms instead");
+  app.add_flag("--json", options.json, "for programs: the steps of each rank, and the bytes of a part");
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   if (options.root < 0 || options.root >= options.ranks) throw UsageError("--root: there is no such rank");
   if (!options.hostOf.empty() && options.hostOf.size() != static_cast<std::size_t>(options.ranks)) {
@@ -90,9 +93,17 @@ int draw(const Options& options) {
     return 0;
   }
   const Kind kind = kindNamed(options.kind);
-  const AlgorithmRow& row = rowFor(options, kind);
-  if (options.algorithm.empty()) fmt::print("{}\n", tableOf(options).explain(circumstancesOf(options, kind)));
-  fmt::print("{}", scheduleTable(row, {0, options.ranks, options.root, options.hostOf}));
+  const ChoiceTable table = tableOf(options, kind);
+  const Circumstances circumstances = circumstancesOf(options, kind);
+  const Choice choice = table.choose(circumstances);
+  const AlgorithmRow& row = *findAlgorithm(kind, choice.algorithm);
+  const Place place{0, options.ranks, options.root, options.hostOf};
+  if (options.json) {
+    fmt::print("{}\n", scheduleJson(row, place, choice, options.bytes).dump());
+    return 0;
+  }
+  if (options.algorithm.empty()) fmt::print("{}\n", table.explain(circumstances));
+  fmt::print("{}", scheduleTable(row, place));
   return 0;
 }
 
