@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 #include "tools/common/error.h"
 
 namespace gloo_bypass {
@@ -84,6 +86,13 @@ class OwnAllReduce final : public Collective {
 };
 
 }  // namespace
+
+Result<ChoiceTable> choicesOf(std::string_view algorithm) {
+  ChoiceTable choices;
+  if (Status known = choices.prefer(fmt::format("{}={}", nameOf(Kind::kAllReduce), algorithm)); !known)
+    return known.error();
+  return choices;
+}
 
 std::unique_ptr<Group> makeOwnGroup(std::string_view transport, int rank, int size, std::chrono::milliseconds timeout,
                                     gloo_version::StorePointer store, const std::optional<ChoiceTable>& choices) {

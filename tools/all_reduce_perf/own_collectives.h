@@ -13,6 +13,9 @@
 
 namespace gloo_bypass {
 
+// Chooses this algorithm for all-reduces. kConfiguration: there is none of that name.
+Result<collectives::ChoiceTable> choicesOf(std::string_view algorithm);
+
 // The group of all ranks over this transport, which meet in the store. `choices`: instead of the settings'. Throws
 // ProgramError.
 std::unique_ptr<collectives::Group> makeOwnGroup(std::string_view transport, int rank, int size,

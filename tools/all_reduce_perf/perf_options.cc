@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/all_reduce_perf/device_factory.h"
+#include "tools/all_reduce_perf/own_collectives.h"
 #include "tools/common/command_line.h"
 #include "tools/common/error.h"
 #include "tools/common/version.h"
@@ -44,6 +45,7 @@ constexpr std::uint64_t kMaxSizes = 10'000;
 constexpr std::uint64_t kMaxSamples = 1'000'000;  // a rank and size: they travel to rank 0
 constexpr unsigned kMaxRanks = 256;
 constexpr unsigned kMaxFirstCalls = 100'000;
+constexpr char kAlgorithmMark = ':';
 // AllreduceHalvingDoubling and AllreduceRingChunked count bytes in an int.
 constexpr std::uint64_t kMaxBoundBytes = (std::uint64_t{1} << 31) - 1;
 
@@ -118,7 +120,9 @@ void addMeasurementOptions(CLI::App& app, PerfOptions& options) {
 }
 
 void addRunOptions(CLI::App& app, PerfOptions& options, std::vector<std::string>& collectives) {
-  app.add_option("--transports", options.transports, "comma-separated: " + knownTransports())
+  app.add_option("--transports", options.transports,
+                 "comma-separated: " + knownTransports() +
+                     "; with our own collectives as the table calls them: UDP/own, or by one algorithm UDP/own:ring")
       ->delimiter(',')
       ->default_str("TCP");
   app.add_option("--collectives", collectives,
@@ -171,6 +175,16 @@ void checkSizes(const PerfOptions& options) {
         fmt::format("--maxbytes {}: Gloo's {} takes less than 2G", options.maxBytes, nameOf(options.algorithm)));
 }
 
+// What follows the transport's own name.
+void checkCollectives(const std::string& transport) {
+  if (!usesOwnCollectives(transport)) return;
+  if (!hasOwnCollectives(linkOf(transport)))
+    throw UsageError(fmt::format("--transports: {} has no collectives of gloo-bypass", linkOf(transport)));
+  if (transport.find(kAlgorithmMark) == std::string::npos) return;
+  if (const auto known = choicesOf(ownAlgorithmOf(transport)); !known)
+    throw UsageError(fmt::format("--transports {}: {}", transport, known.error().message));
+}
+
 // Each transport with each of the collectives that it has.
 std::vector<std::string> contenders(const std::vector<std::string>& transports,
                                     const std::vector<std::string>& collectives) {
@@ -201,6 +215,7 @@ void checkOptions(const PerfOptions& options) {
   for (const std::string& transport : options.transports) {
     if (const auto problem = transportProblem(linkOf(transport)); !problem.empty())
       throw UsageError("--transports: " + problem);
+    checkCollectives(transport);
     if (hasBoundBuffersOnly(transport) && !usesBoundBuffers(options.algorithm))
       throw UsageError(
           fmt::format("--transports: {} has bound buffers only: it runs --algorithm ring_chunked and "
@@ -241,9 +256,15 @@ bool usesBoundBuffers(AllReduceAlgorithm algorithm) {
   return algorithm == AllReduceAlgorithm::kHalvingDoubling || algorithm == AllReduceAlgorithm::kRingChunked;
 }
 
-bool usesOwnCollectives(std::string_view transport) { return transport.ends_with(kOwnSuffix); }
+bool usesOwnCollectives(std::string_view transport) {
+  return transport.substr(0, transport.find(kAlgorithmMark)).ends_with(kOwnSuffix);
+}
 std::string_view linkOf(std::string_view transport) {
-  return usesOwnCollectives(transport) ? transport.substr(0, transport.size() - kOwnSuffix.size()) : transport;
+  return usesOwnCollectives(transport) ? transport.substr(0, transport.rfind(kOwnSuffix)) : transport;
+}
+std::string_view ownAlgorithmOf(std::string_view transport) {
+  const std::size_t mark = usesOwnCollectives(transport) ? transport.find(kAlgorithmMark) : std::string_view::npos;
+  return mark == std::string_view::npos ? std::string_view() : transport.substr(mark + 1);
 }
 
 std::string_view nameOf(DataType type) { return find(kDataTypes, type); }

@@ -30,7 +30,8 @@ struct PerfOptions {
   ReduceOp reduceOp = ReduceOp::kSum;
   AllReduceAlgorithm algorithm = AllReduceAlgorithm::kRing;
   std::uint64_t segmentBytes = 0;  // ring only; 0: Gloo's default, 1 MiB
-  // Each is measured: a transport's name, with Gloo's algorithms, or with kOwnSuffix, with our own collectives.
+  // Each is measured: a transport's name, with Gloo's algorithms; with kOwnSuffix, with our own collectives; with that,
+  // a colon and an algorithm's name, with that algorithm of ours: "UDP/own:ring".
   std::vector<std::string> transports = {"TCP"};
   unsigned ranks = 0;  // 0: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say
   std::string interface;
@@ -49,8 +50,10 @@ struct PerfOptions {
 
 inline constexpr std::string_view kOwnSuffix = "/own";
 bool usesOwnCollectives(std::string_view transport);
-// Without the suffix.
+// Without the suffix and what follows it.
 std::string_view linkOf(std::string_view transport);
+// Of our own collectives, by name; empty: their table chooses.
+std::string_view ownAlgorithmOf(std::string_view transport);
 
 // The options to run with, or text (--help, --version) to print instead.
 using CommandLine = std::variant<PerfOptions, std::string>;

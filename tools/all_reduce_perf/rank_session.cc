@@ -8,9 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gloo/barrier.h>
@@ -61,6 +63,22 @@ GlooPlace placeOf(const PerfOptions& options) {
     }
   }
   return device;
+}
+
+// Of our own collectives: the algorithm that the transport's name ends with; none: what the settings say.
+std::optional<collectives::ChoiceTable> ownChoices(const std::string& transport) {
+  const std::string_view algorithm = ownAlgorithmOf(transport);
+  if (algorithm.empty()) return std::nullopt;
+  return choicesOf(algorithm).value();  // the command line was checked
+}
+
+// A host's memory has one algorithm: it would be measured under another one's name.
+void requireChoice(const std::string& transport, const std::vector<std::string>& carriers) {
+  if (ownAlgorithmOf(transport).empty() || std::find(carriers.begin(), carriers.end(), "MEMORY") == carriers.end())
+    return;
+  throw ProgramError(
+      fmt::format("some of these ranks share a host's memory, where no algorithm can be chosen: measure {}{}",
+                  linkOf(transport), kOwnSuffix));
 }
 
 CarriedBytes carried() { return carriedBytes(ProcessTransport::instance().countersJson()); }
@@ -210,8 +228,9 @@ void RankSession::connect(const std::string& transport) {
   if (usesOwnCollectives(transport)) {
     Link link{.transport = transport};
     link.own = makeOwnGroup(linkOf(transport), rank_, size_, timeout_,
-                            gloo_version::withPrefix("connect/" + transport, store_));
+                            gloo_version::withPrefix("connect/" + transport, store_), ownChoices(transport));
     link.carriers = link.own->carriers();
+    requireChoice(transport, link.carriers);
     links_.push_back(std::move(link));
     return;
   }

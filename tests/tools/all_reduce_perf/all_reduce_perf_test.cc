@@ -389,6 +389,25 @@ TEST(AllReducePerf, TcpIsTimedLast_BytesOfTheCheckThatFollowsAreNotItsOwn) {
   }
 }
 
+TEST(AllReducePerf, OwnAlgorithmsByName_ExactResultsInTurn) {
+  const ProgramResult result = perf({"--ranks", "3", "--transports", "UDP,UDP/own,UDP/own:ring,UDP/own:double-tree",
+                                     "-b", "4", "-e", "64K", "-f", "64", "-n", "3", "--rounds", "2", "-c", "2"});
+  ASSERT_EQ(result.exitStatus, 0) << result.err;
+  const auto rows = rowsOf(result.out);
+  ASSERT_EQ(rows.size(), 12u) << result.out;
+  const Words names{"UDP", "UDP/own", "UDP/own:ring", "UDP/own:double-tree"};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].at(4), names[i % 4]);
+    EXPECT_EQ(rows[i].at(8), "0");
+  }
+}
+
+TEST_F(AllReducePerfDpdk, OwnAlgorithmInAHostsMemory_IsRefused) {
+  const ProgramResult result = perf({"--ranks", "2", "--transports", "DPDK/own:ring", "-b", "4", "-e", "4"});
+  EXPECT_EQ(result.exitStatus, 1);
+  EXPECT_THAT(result.err, HasSubstr("no algorithm can be chosen: measure DPDK/own"));
+}
+
 TEST_F(AllReducePerfDpdk, EachAlgorithmOnFourRanks_ExactResults) {
   for (const char* algorithm : {"ring", "halving_doubling", "bcube", "ring_chunked"}) {
     const ProgramResult result = perf({"--ranks", "4", "--transports", "DPDK", "--algorithm", algorithm, "-b", "4",

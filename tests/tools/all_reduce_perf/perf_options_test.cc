@@ -92,6 +92,23 @@ TEST(PerfOptions, EachWrongValue_IsNamedWithWhatIsAllowed) {
   EXPECT_THAT(problemOf({"surplus"}), HasSubstr("surplus"));
 }
 
+TEST(PerfOptions, OwnCollectives_AreChosenByTransportAndAlgorithm) {
+  if (const std::string problem = transportProblem("UDP"); !problem.empty()) GTEST_SKIP() << problem;
+  EXPECT_THAT(parse({"--transports", "TCP,UDP", "--collectives", "gloo,own"}).transports,
+              ElementsAre("TCP", "UDP", "UDP/own"));
+  const PerfOptions options = parse({"--transports", "UDP,UDP/own,UDP/own:ring,UDP/own:one-shot"});
+  EXPECT_THAT(options.transports, ElementsAre("UDP", "UDP/own", "UDP/own:ring", "UDP/own:one-shot"));
+  EXPECT_THAT(ownAlgorithmOf("UDP/own:one-shot"), "one-shot");
+  EXPECT_THAT(ownAlgorithmOf("UDP/own"), "");
+  EXPECT_THAT(linkOf("UDP/own:one-shot"), "UDP");
+  EXPECT_THAT(linkOf("UDP"), "UDP");
+  EXPECT_THAT(problemOf({"--transports", "UDP/own:rung"}), AllOf(HasSubstr("'rung'"), HasSubstr("one-shot, direct")));
+  EXPECT_THAT(problemOf({"--transports", "UDP/own:"}), HasSubstr("no algorithm ''"));
+  EXPECT_THAT(problemOf({"--transports", "UDP/own:binomial"}), HasSubstr("no algorithm 'binomial' for all-reduce"));
+  EXPECT_THAT(problemOf({"--transports", "TCP/own"}), HasSubstr("TCP has no collectives of gloo-bypass"));
+  EXPECT_THAT(problemOf({"--transports", "UDP:ring"}), HasSubstr("unknown transport 'UDP:ring'"));
+}
+
 TEST(PerfOptions, TransportWithBoundBuffersOnly_WantsAnAlgorithmThatUsesThem) {
   if (const std::string problem = transportProblem("GLOO_IBVERBS"); !problem.empty()) GTEST_SKIP() << problem;
   EXPECT_EQ(problemOf({"--transports", "TCP,GLOO_IBVERBS", "--algorithm", "ring_chunked"}), "accepted");
