@@ -295,7 +295,6 @@ nlohmann::json RankSession::measureFirstCalls() {
       last = now;
     }
     requireCarried(link, before, bytes, options_.firstCalls);
-    barrier(link);  // bound buffers are needed until the last rank is done
     const auto ofRanks = exchange_.gather("first-calls/" + link.transport, callNs);
     if (rank_ != 0) continue;
     const FirstCalls calls = summarizeFirstCalls(
@@ -352,7 +351,6 @@ std::vector<RankMeasurement> RankSession::measureSize(std::uint64_t bytes) {
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
     enter(links_[i], "checking");
-    barrier(links_[i]);  // what went over the link before has been counted on all ranks
     measurements[i].wrong = check(*collectives[i], count);
     barrier(links_[i]);  // bound buffers are needed until the last rank is done
   }
@@ -392,12 +390,16 @@ RankSample RankSession::sample(Link& link, Collective& collective, std::uint64_t
   return sample;
 }
 
-void RankSession::requireCarried(const Link& link, const CarriedBytes& before, std::uint64_t bytes,
-                                 std::uint64_t reductions) const {
+void RankSession::requireCarried(Link& link, const CarriedBytes& before, std::uint64_t bytes,
+                                 std::uint64_t reductions) {
+  const CarriedBytes after = carried();
+  // A rank that went on to the next transport would send into another one's count. Bound buffers are needed until the
+  // last rank is done, too.
+  barrier(link);
   // Whatever the algorithm, a rank receives half a vector at least: the part of the sum that it has not made itself.
   const std::uint64_t leastBytes = size_ > 1 ? bytes / 2 * reductions : 0;
   const bool isOurs = link.own != nullptr || findBackEnd(link.transport) != nullptr;
-  requireCarriedBy(link.carriers, isOurs, before, carried(), leastBytes);
+  requireCarriedBy(link.carriers, isOurs, before, after, leastBytes);
 }
 
 std::uint64_t RankSession::check(Collective& collective, std::size_t count) {
@@ -436,7 +438,6 @@ nlohmann::json RankSession::measureIdle() {
     const auto collective = prepare(link, count);
     barrier(link);
     for (unsigned i = 0; i < options_.warmupIterations; ++i) collective->run();
-    barrier(link);
     requireCarried(link, carriedBefore, options_.maxBytes, options_.warmupIterations);
   }
   exchange_.meet("idle");

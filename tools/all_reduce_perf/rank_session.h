@@ -84,9 +84,9 @@ class RankSession {
   nlohmann::json measureAll();
   std::vector<RankMeasurement> measureSize(std::uint64_t bytes);
   RankSample sample(Link& link, Collective& collective, std::uint64_t bytes);
-  // Throws unless since `before` so many reductions of a vector of `bytes` went over the link's transport.
-  void requireCarried(const Link& link, const CarriedBytes& before, std::uint64_t bytes,
-                      std::uint64_t reductions) const;
+  // Throws unless since `before` so many reductions of a vector of `bytes` went over the link's transport. Returns when
+  // all ranks have counted.
+  void requireCarried(Link& link, const CarriedBytes& before, std::uint64_t bytes, std::uint64_t reductions);
   std::uint64_t check(Collective& collective, std::size_t count);
   void barrier(Link& link);
   nlohmann::json measureIdle();

@@ -402,6 +402,13 @@ TEST(AllReducePerf, OwnAlgorithmsByName_ExactResultsInTurn) {
   }
 }
 
+// The leader of a two-level algorithm has its result first, and goes on to the next transport.
+TEST_F(AllReducePerfDpdk, ARankIsFirst_BytesOfTheTransportThatFollowsAreNotCounted) {
+  const ProgramResult result = perf({"--ranks", "4", "--transports", "UDP/own:two-level-one-shot,DPDK", "-b", "64",
+                                     "-e", "16K", "-f", "256", "-n", "20", "--rounds", "10"});
+  EXPECT_EQ(result.exitStatus, 0) << result.err;
+}
+
 TEST_F(AllReducePerfDpdk, OwnAlgorithmInAHostsMemory_IsRefused) {
   const ProgramResult result = perf({"--ranks", "2", "--transports", "DPDK/own:ring", "-b", "4", "-e", "4"});
   EXPECT_EQ(result.exitStatus, 1);
