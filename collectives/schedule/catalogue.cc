@@ -1,23 +1,26 @@
 #include "collectives/schedule/catalogue.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "collectives/schedule/algorithms.h"
 
 namespace gloo_bypass::collectives {
 namespace {
 
-constexpr const char* kNames[kAlgorithms] = {"one-shot",
-                                             "direct",
-                                             "ring",
-                                             "bidirectional-ring",
-                                             "halving-doubling",
-                                             "double-tree",
-                                             "binomial",
-                                             "scatter-all-gather",
-                                             "dissemination",
-                                             "two-level-ring",
-                                             "two-level-one-shot"};
+constexpr const char* kNames[] = {"one-shot",
+                                  "direct",
+                                  "ring",
+                                  "bidirectional-ring",
+                                  "halving-doubling",
+                                  "double-tree",
+                                  "binomial",
+                                  "scatter-all-gather",
+                                  "dissemination",
+                                  "two-level-ring",
+                                  "two-level-one-shot",
+                                  "recursive-doubling"};
+static_assert(std::size(kNames) == kAlgorithms, "each algorithm has a name");
 
 constexpr AlgorithmRow kRows[] = {
     {Kind::kAllReduce, Algorithm::kOneShot, oneShotAllReduce, "1 round, n (p - 1) bytes"},

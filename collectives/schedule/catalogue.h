@@ -11,7 +11,7 @@
 
 namespace gloo_bypass::collectives {
 
-// Values go over the wire: append only.
+// Values go over the wire: append only, before kEnd.
 enum class Algorithm : std::uint8_t {
   kOneShot,
   kDirect,
@@ -24,8 +24,9 @@ enum class Algorithm : std::uint8_t {
   kDissemination,
   kTwoLevelRing,
   kTwoLevelOneShot,
+  kEnd,  // no algorithm
 };
-inline constexpr int kAlgorithms = 11;
+inline constexpr int kAlgorithms = static_cast<int>(Algorithm::kEnd);
 
 const char* nameOf(Algorithm algorithm);  // "halving-doubling"
 std::optional<Algorithm> algorithmNamed(std::string_view name);

@@ -1,6 +1,7 @@
 #include "collectives/schedule/choices.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <optional>
 #include <utility>
@@ -63,9 +64,25 @@ constexpr std::size_t kMostPartBytes = kMiB, kLeastPartBytes = 4 * kKiB;
 constexpr std::size_t kUnaskedBytes = 32 * kKiB;
 constexpr std::size_t kMostUnaskedParts = 4;
 
+// Whether one of its steps does, of any kind, with so many ranks that no algorithm can do without.
+std::array<bool, kAlgorithms> findThoseThatAddSeveral() {
+  constexpr int kRanks = 8;
+  std::array<bool, kAlgorithms> found{};
+  for (const AlgorithmRow& row : algorithms()) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Schedule schedule = row.make({.rank = rank, .size = kRanks});
+      const bool adds = std::any_of(schedule.steps.begin(), schedule.steps.end(), [](const Step& step) {
+        return step.action == Action::kReduce && step.peers.size() > 2;
+      });
+      if (adds) found[static_cast<std::size_t>(row.algorithm)] = true;
+    }
+  }
+  return found;
+}
+
 bool addsSeveralMessages(Algorithm algorithm) {
-  return algorithm == Algorithm::kOneShot || algorithm == Algorithm::kDirect || algorithm == Algorithm::kDoubleTree ||
-         algorithm == Algorithm::kTwoLevelRing || algorithm == Algorithm::kTwoLevelOneShot;
+  static const std::array<bool, kAlgorithms> several = findThoseThatAddSeveral();
+  return several[static_cast<std::size_t>(algorithm)];
 }
 
 Error wrong(std::string text) { return {ErrorScope::kSession, ErrorCode::kConfiguration, std::move(text)}; }

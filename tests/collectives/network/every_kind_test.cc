@@ -79,11 +79,10 @@ TEST_P(Network_EveryKind, AverageAndMaximum_GiveThePlainResult) {
 TEST_P(Network_EveryKind, AllReduce_GivesAllRanksTheSameBitsEveryTime) {
   constexpr int kSize = 5;
   constexpr std::size_t kCount = 3001;
-  for (const Algorithm algorithm :
-       {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kRing, Algorithm::kBidirectionalRing,
-        Algorithm::kHalvingDoubling, Algorithm::kDoubleTree}) {
+  for (const AlgorithmRow& row : algorithms()) {
+    if (row.kind != Kind::kAllReduce) continue;
     auto executors =
-        test::connected(GetParam(), kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
+        test::connected(GetParam(), kSize, [&](NetworkOptions& options) { options.choices.prefer(row.algorithm); });
     std::vector<std::vector<std::byte>> results(kSize);
     for (int round = 0; round < 3; ++round) {
       test::inThreads(kSize, [&](int rank) {
@@ -100,7 +99,7 @@ TEST_P(Network_EveryKind, AllReduce_GivesAllRanksTheSameBitsEveryTime) {
         }
         result = b.outputBytes(0);
       });
-      for (const auto& result : results) EXPECT_EQ(result, results[0]) << nameOf(algorithm);
+      for (const auto& result : results) EXPECT_EQ(result, results[0]) << nameOf(row.algorithm);
     }
   }
 }

@@ -33,6 +33,19 @@ TEST(Choices_BuiltIn, AnySizeAndRanks_GivesAnAlgorithmOfTheKind) {
   });
 }
 
+// Where a step adds several messages they wait in memory: smaller slices stay in the cache.
+TEST(Choices_Slices, SeveralMessagesToAdd_AreSmaller) {
+  constexpr std::size_t kKiB = 1024;
+  for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kDirect, Algorithm::kDoubleTree,
+                                    Algorithm::kTwoLevelRing, Algorithm::kTwoLevelOneShot}) {
+    EXPECT_EQ(choiceOf(algorithm, 8).partBytes, 256 * kKiB) << nameOf(algorithm);
+  }
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kBidirectionalRing, Algorithm::kHalvingDoubling,
+                                    Algorithm::kBinomial, Algorithm::kScatterAllGather, Algorithm::kDissemination}) {
+    EXPECT_EQ(choiceOf(algorithm, 8).partBytes, 1024 * kKiB) << nameOf(algorithm);
+  }
+}
+
 TEST(Choices_InOrder, AnySizeAndRanks_GivesAnAlgorithmThatAddsInOrder) {
   ChoiceTable table;
   Rule ring;
