@@ -29,6 +29,9 @@ Schedule ringAllGather(const Place& place);
 // power of two give their vector to a neighbour first, and get the result from it.
 Schedule halvingDoublingAllReduce(const Place& place);
 
+// recursive_doubling.cc. R. Thakur, R. Rabenseifner, W. Gropp, 2005 (below). Beyond a power of two as halving-doubling.
+Schedule recursiveDoublingAllReduce(const Place& place);
+
 // trees.cc. Double tree: P. Sanders, J. Speck, J. L. Traeff, Two-tree algorithms for full bandwidth broadcast,
 // reduction and scan, 2009; shaped as in NCCL.
 Schedule doubleTreeAllReduce(const Place& place);

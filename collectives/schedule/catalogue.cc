@@ -31,6 +31,8 @@ constexpr AlgorithmRow kRows[] = {
     {Kind::kAllReduce, Algorithm::kHalvingDoubling, halvingDoublingAllReduce,
      "2 log p rounds, 2 n (p - 1) / p bytes; 2 rounds and 2 n more beyond a power of two", false},
     {Kind::kAllReduce, Algorithm::kDoubleTree, doubleTreeAllReduce, "about 2 log p rounds, about 2 n bytes", false},
+    {Kind::kAllReduce, Algorithm::kRecursiveDoubling, recursiveDoublingAllReduce,
+     "log p rounds, n log p bytes; 2 rounds and 2 n more beyond a power of two", false},
     {Kind::kAllReduce, Algorithm::kTwoLevelRing, twoLevelRing, "a ring between hosts, n bytes to and from its leader",
      false},
     {Kind::kAllReduce, Algorithm::kTwoLevelOneShot, twoLevelOneShot, "3 rounds: to the leader, between leaders, back",

@@ -24,6 +24,7 @@ enum class Algorithm : std::uint8_t {
   kDissemination,
   kTwoLevelRing,
   kTwoLevelOneShot,
+  kRecursiveDoubling,
   kEnd,  // no algorithm
 };
 inline constexpr int kAlgorithms = static_cast<int>(Algorithm::kEnd);
