@@ -27,11 +27,17 @@ from gloo_bypass_tools.study import (
     transports,
 )
 from gloo_bypass_tools.study.measurement import SCHEMA, StudyMeasurement
-from gloo_bypass_tools.study.printed import failures, scaling, summation, techniques
+from gloo_bypass_tools.study.printed import collectives, failures, scaling, summation, techniques
 from gloo_bypass_tools.study.plan import plan_from
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
-PRINTED = {"techniques": techniques, "scaling": scaling, "failures": failures, "summation": summation}
+PRINTED = {
+    "techniques": techniques,
+    "scaling": scaling,
+    "failures": failures,
+    "summation": summation,
+    "collectives": collectives,
+}
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
 prints its tables with what was published,
 what was measured and what the model says. Those up to flow-symmetry are the published studies; the others sweep one \
@@ -217,23 +223,24 @@ def measure_into(folder, given, plan, left_out, arguments, record):
 
 
 def parsed(parser, arguments):
-    """What follows "--", of a study that prints its tables: flags of the program that it runs."""
+    """What follows "--", of a study that prints its tables: flags of the program that it runs. `inside`: the folder of
+    the enclosure that a printed study has started itself again in, with the same `arguments`, or ''."""
+    inside, arguments = (arguments[1], arguments[2:]) if arguments[:1] == [enclosure.INSIDE] else ("", arguments)
     own, program = split_at_dashes(arguments)
     given = parser.parse_args(own)
     if program and "printed" not in given:
         parser.error(f"unrecognized arguments: {' '.join(program)}")
-    return argparse.Namespace(**vars(given), flags=program[1:])
+    return argparse.Namespace(**vars(given), flags=program[1:], inside=inside, arguments=arguments)
 
 
 def print_study(parser, given):
     if problem := given.printed.problem_of(given):
         parser.error(problem)
     try:
-        given.printed.run(given)
+        return given.printed.run(given) or 0
     except (RuntimeError, ValueError) as error:
         print(f"study: {error}", file=sys.stderr)
         return FAILED
-    return 0
 
 
 def run(parser, arguments):

@@ -4,7 +4,8 @@ techniques, technique_entries  what each of ddp_train's techniques does to bytes
 scaling                        strong and weak scaling on this machine, from one rank on
 failures                       what a killed rank costs an elastic training
 summation, orders, arithmetic  how exact an all-reduce's sums are, and what changes their bits
+collectives                    every algorithm of our own all-reduces, by size, ranks and link
 
 Each command's module has TITLE, add_options(options) and run(given), where given.flags is what follows "--" on the
-command line. Failures are RuntimeError, OSError or ValueError.
+command line; run() returns the exit status, or None for 0. Failures are RuntimeError, OSError or ValueError.
 """
