@@ -54,6 +54,7 @@ MAY_INCLUDE = {
     "transport/matching": ["transport/base", "transport/channel"],
     "transport/capture": ["transport/base", "transport/wire"],
     "transport/core": ["transport/base", "transport/wire", "transport/channel", "transport/matching"],
+    "transport/security": ["transport/base", "transport/wire"],
     "transport/progress": ["transport/base"],
     "transport/sessions": ["transport/base", "transport/channel", "transport/progress"],
     "transport/pairs": ["transport/base", "transport/channel", "transport/progress", "transport/sessions"],
@@ -63,6 +64,7 @@ MAY_INCLUDE = {
         "transport/channel",
         "transport/core",
         "transport/progress",
+        "transport/security",
         "transport/sessions",
     ],
     "transport/dpdk": [
@@ -143,6 +145,7 @@ MAY_INCLUDE = {
 }
 PURE = [
     "transport/core",
+    "transport/security",
     "transport/matching",
     "transport/wire",
     "transport/channel",

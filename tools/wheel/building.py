@@ -28,7 +28,15 @@ BUILD_LIMIT_S = 3600
 OF_PYTORCH = ("libtorch_cpu.so",)
 # As scripts/build makes it, and at the same depth: a compiler cache knows the objects then.
 BUILD_FOLDER = program_places.ROOT / "build-wheel-meson"
-OPTIONS = ("werror=true", "gloo=disabled", "plugin=disabled", "dpdk=enabled", "verbs=enabled", "metrics_http=enabled")
+OPTIONS = (
+    "werror=true",
+    "gloo=disabled",
+    "plugin=disabled",
+    "dpdk=enabled",
+    "verbs=enabled",
+    "metrics_http=enabled",
+    "ipsec_mb=enabled",
+)
 
 
 def reason_in(log, begin):

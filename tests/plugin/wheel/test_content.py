@@ -51,11 +51,13 @@ def test_Files_AreThePackageItsLibrariesAndTheirLicences(wheel):
     assert {name.split("/")[-1] for name in licences} == {
         "dpdk",
         "fmt",
+        "intel-ipsec-mb",
         "isa-l",
         "libbsd",
         "libmd",
         "libnuma",
         "nlohmann-json",
+        "openssl",
         "rdma-core",
         "LGPL-2.1",
     }

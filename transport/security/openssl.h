@@ -1,0 +1,25 @@
+// Private to transport/security: what it fetched from OpenSSL, once a process.
+//
+// A library context of its own: OpenSSL's cleanup at exit, which runs before the last datagrams leave when other code
+// of the process began to use OpenSSL later, does not free it. It reads no openssl.cnf.
+//
+// Thread: any; constant once made, never destroyed.
+#pragma once
+
+#include <openssl/evp.h>
+
+namespace gloo_bypass::security {
+
+struct OpenSsl {
+  OSSL_LIB_CTX* context = nullptr;
+  // Null: this OpenSSL does not offer it.
+  EVP_CIPHER* aes128Gcm = nullptr;
+  EVP_MAC* hmac = nullptr;
+  EVP_MD* sha256 = nullptr;
+
+  bool complete() const { return aes128Gcm != nullptr && hmac != nullptr && sha256 != nullptr; }
+};
+
+const OpenSsl& openSsl();
+
+}  // namespace gloo_bypass::security
