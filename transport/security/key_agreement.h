@@ -1,0 +1,88 @@
+// How two ranks get the keys of a session, before its first datagram (RFC 8446, 7.1, with labels of our own).
+//
+//   each rank   a fresh X25519 key; the public part is in its offer, which goes to the peer with its address
+//   early       HKDF-Extract(0, pre-shared key; without one 32 zeros)
+//   session     HKDF-Extract(early, X25519), then HKDF-Expand-Label("gb session", transcript)
+//   traffic     HKDF-Expand-Label(session, "gb traffic", the sender's session id | rail)
+//   key, IV     HKDF-Expand-Label(traffic, "gb key", "gb iv"); after a key change of its "gb ku"
+//
+// The transcript is SHA-256 of the job's name and of both ranks' numbers, addresses and offers, lower session id first.
+// So whoever exchanges, changes or repeats a part of what travels through the rendezvous store gets other keys.
+//
+// Without a pre-shared key this holds off everyone who cannot write to the store; with one also those who can.
+//
+// The proof in an offer is an HMAC over the address and the rest of the offer, with a key made from the pre-shared key.
+// It tells ranks with different keys, jobs or ranks apart when they connect, in one line. It shows nothing of the key,
+// which has 256 random bits.
+//
+//   the offer, little-endian: u8 version 1 | u8 1: with a pre-shared key | public key 32 | proof 16
+//
+// Pure: the private key comes in as 32 random bytes. Owner: one session; one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "transport/base/status.h"
+#include "transport/security/key_exchange.h"
+#include "transport/security/secret.h"
+
+namespace gloo_bypass::security {
+
+inline constexpr std::size_t kProofBytes = 16;
+inline constexpr std::size_t kOfferBytes = 2 + sizeof(PublicKey) + kProofBytes;
+
+// What the sessions of one process share.
+struct Credentials {
+  std::optional<Secret> preSharedKey;
+  std::string job;
+};
+
+// One rank's part: its address in the store without the offer, and the session id in it.
+struct Party {
+  std::uint64_t sessionId = 0;
+  std::vector<std::byte> address;
+};
+
+// Their numbers, as each rank knows them.
+struct Ranks {
+  int own = -1, peer = -1;
+};
+
+class KeyAgreement {
+ public:
+  KeyAgreement(std::shared_ptr<const Credentials> credentials, Party own, Ranks ranks, const Secret& privateKey);
+
+  const std::vector<std::byte>& offer() const { return offer_; }
+  // `peer` and `offer`: hostile bytes from the store. Once; the private key is gone then. The error names what the two
+  // ranks must have alike.
+  Status accept(const Party& peer, std::span<const std::byte> offer);
+
+  // After accept(): of what the session with `senderId` (the first rail's) sends over `rail`.
+  Secret trafficSecret(std::uint64_t senderId, std::size_t rail) const;
+  std::uint64_t ownId() const { return own_.sessionId; }
+  std::uint64_t peerId() const { return peerId_; }
+
+ private:
+  using Proof = std::array<std::byte, kProofBytes>;
+  bool hasKey() const { return credentials_->preSharedKey.has_value(); }
+  Proof proofOf(const Party& party, Ranks ranks, std::span<const std::byte> beforeProof) const;
+  Secret transcript(const Party& peer, std::span<const std::byte> peerOffer) const;
+
+  const std::shared_ptr<const Credentials> credentials_;
+  const Party own_;
+  const Ranks ranks_;
+  std::uint64_t peerId_ = 0;
+  Secret early_;
+  Secret privateKey_;
+  std::vector<std::byte> offer_;
+  std::optional<Secret> session_;
+};
+
+}  // namespace gloo_bypass::security
