@@ -61,6 +61,7 @@ enum class Histograms : std::uint8_t {
 struct SessionConfig {
   bool losslessLink = false;
   bool verifiedLink = false;  // the port checks its payload, as TCP does, by a checksum of 16 bits
+  bool sealedLink = false;    // whoever hands datagrams over has authenticated them (transport/security)
   CongestionControl congestionControl = CongestionControl::kAuto;
   PayloadChecksum payloadChecksum = PayloadChecksum::kAuto;
   Repair repair;
@@ -102,6 +103,12 @@ struct RdmaConfig {
   unsigned timeoutExponent = 16;  // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)
   unsigned retryCount = 7;        // retransmissions before the connection is lost
   std::size_t registrationCacheBytes = std::size_t{4} << 30;  // pinned memory that stays registered for reuse
+};
+
+// What protects datagrams on networks. Memory links need none: only their two ends have the memory mapped.
+enum class Security : std::uint8_t {
+  kOff = 0,
+  kEncrypt = 1,  // every datagram is sealed with AES-128-GCM (transport/security)
 };
 
 struct TransportConfig {
@@ -146,6 +153,9 @@ struct TransportConfig {
   std::string masterAddress;  // MASTER_ADDR; its route selects the interface if none is named. No setting of its own
   std::string hostInterface;  // RDMA: the interface of Gloo's host name, or empty. No setting of its own
   std::string rank;           // RANK, for labels of metrics; may be empty. No setting of its own
+  Security security = Security::kOff;
+  std::string keyFile;  // a pre-shared key for the sessions' keys; "": those who can write to the store are trusted
+  std::string job;      // bound into the sessions' keys
   SessionConfig session;
   RdmaConfig rdma;
 };

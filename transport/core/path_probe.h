@@ -28,8 +28,9 @@ class PathProbe {
  public:
   static constexpr std::size_t kSmallest = wire::kMinDatagramBytes, kUsualSmallest = wire::kUsualMinDatagramBytes;
 
-  // `certain`: in use at once.
-  void start(TimePoint now, std::size_t certain, std::size_t wanted) {
+  // `certain`: in use at once. `around`: bytes that the link adds to each datagram, and that no size here counts.
+  void start(TimePoint now, std::size_t certain, std::size_t wanted, std::size_t around = 0) {
+    around_ = around;
     confirmed_ = certain;
     wanted_ = wanted;
     raiseAfter_ = kFirstRaise;
@@ -112,6 +113,7 @@ class PathProbe {
     interrupted_ = 0;
     std::size_t next = 0;
     for (std::size_t usual : kUsual) {
+      usual -= around_;
       if (usual < size && usual > confirmed_ && usual > next) next = usual;
     }
     if (next == 0) return rest(now);
@@ -124,7 +126,7 @@ class PathProbe {
     raiseAfter_ = std::min(2 * raiseAfter_, kLongestRaise);
   }
 
-  std::size_t confirmed_ = 0, wanted_ = 0, candidate_ = 0;
+  std::size_t confirmed_ = 0, wanted_ = 0, candidate_ = 0, around_ = 0;
   std::size_t interrupted_ = 0;  // the candidate that verifying displaced, with its tries
   int interruptedTries_ = 0;
   int tries_ = 0;

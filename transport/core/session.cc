@@ -28,6 +28,7 @@ SessionConfig adjusted(SessionConfig config) {
 }
 
 bool wantsChecksum(const SessionConfig& config) {
+  if (config.sealedLink) return false;  // the seal checks more
   return config.payloadChecksum == PayloadChecksum::kOn ||
          (config.payloadChecksum == PayloadChecksum::kAuto && !config.losslessLink && !config.verifiedLink);
 }
@@ -95,6 +96,12 @@ void Session::markVerified() {
   checksum_ = wantsChecksum(config_);
 }
 
+void Session::markSealed() {
+  GLOO_BYPASS_CHECK(state_ == SessionState::kIdle);
+  config_.sealedLink = true;
+  checksum_ = wantsChecksum(config_);
+}
+
 void Session::connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
                       std::size_t firstDatagramBytes) {
   if (state_ != SessionState::kIdle) return;
@@ -118,7 +125,8 @@ void Session::establish(TimePoint now) {
   const wire::Hello& remote = *handshake_.remote();
   const std::size_t largest =
       std::clamp<std::size_t>(remote.maxDatagramBytes, wire::kMinDatagramBytes, path_.linkDatagramBytes);
-  path_.mtu.start(now, config_.losslessLink ? largest : std::min(largest, path_.firstDatagramBytes), largest);
+  path_.mtu.start(now, config_.losslessLink ? largest : std::min(largest, path_.firstDatagramBytes), largest,
+                  sealBytes());
   choosePath();
   chooseRepair();
   liveness_.timerSince = liveness_.lastSentAt = now;

@@ -55,6 +55,7 @@
 #include "transport/core/send_scoreboard.h"
 #include "transport/core/session_event.h"
 #include "transport/wire/packet.h"
+#include "transport/wire/sealed_packet.h"
 
 namespace gloo_bypass {
 
@@ -99,9 +100,12 @@ class Session {
     return wire::peekReceiverId(datagram);
   }
 
-  // Before connect(), what the configuration could not know: the link loses nothing; it checks what it carries.
+  // Before connect(), what the configuration could not know: the link loses nothing; it checks what it carries; its
+  // datagrams are sealed, and then handleDatagram() gets only authentic ones, opened, and the sizes of connect() are
+  // those of plain datagrams.
   void markLossless();
   void markVerified();
+  void markSealed();
   // Handshake begins (both sides call it). `maxDatagramBytes`: what the link to this peer carries now. Where it may
   // lose datagrams, those above `firstDatagramBytes` are used once a probe has passed.
   void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
@@ -109,7 +113,7 @@ class Session {
   // Good order: sent messages are delivered first; `abort`: the peer fails at once (one RESET datagram is tried).
   // Unsent payload of user buffers is copied into the session (bounded) before close returns.
   void close(TimePoint now, bool abort);
-  // From outside: a datagram of `bytes` may be too large for the path.
+  // From outside: a plain datagram of `bytes` may be too large for the path.
   void suspectDatagramSize(TimePoint now, std::size_t bytes) { path_.mtu.suspect(now, bytes); }
   // From outside, in kFailed: more about the reason.
   void explainFailure(const std::string& reason) { error_.message += "; " + reason; }
@@ -199,8 +203,13 @@ class Session {
   // and where more machines have handled the bytes.
   bool addsChecksum() const {
     return checksum_ || (config_.payloadChecksum == PayloadChecksum::kAuto && config_.verifiedLink &&
-                         (path_.isLong || repair_.active));
+                         !config_.sealedLink && (path_.isLong || repair_.active));
   }
+  wire::HeaderChecksum headerChecksum() const {
+    return config_.sealedLink ? wire::HeaderChecksum::kNone : wire::HeaderChecksum::kCrc32c;
+  }
+  // Bytes that sealing adds to each datagram.
+  std::size_t sealBytes() const { return config_.sealedLink ? wire::kSealTagBytes : 0; }
   std::uint32_t ticks(TimePoint now) const;
   void beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeader* header) const;
   bool give(SessionDatagram* out, Sent what, std::span<const std::byte> payload = {});

@@ -40,7 +40,7 @@ bool Session::accept(std::span<const std::byte> datagram, wire::ParseResult resu
     return false;
   }
   ++counters_.packetsReceived;
-  counters_.wireBytesReceived += datagram.size();
+  counters_.wireBytesReceived += datagram.size() + sealBytes();
   return true;
 }
 
@@ -71,7 +71,7 @@ void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram)
   if (leadIsOver()) return;
   settleLast();  // or this datagram's acknowledgement would hide that the port has taken it
   wire::ParsedPacket packet;
-  const wire::ParseResult result = wire::parsePacket(datagram, &packet);
+  const wire::ParseResult result = wire::parsePacket(datagram, &packet, headerChecksum());
   const wire::PacketHeader& header = packet.header;
   if (!accept(datagram, result, header)) return;
   if (result == wire::ParseResult::kOtherVersion) return rejectVersion(header);

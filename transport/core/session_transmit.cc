@@ -36,13 +36,13 @@ void Session::beginHeader(TimePoint now, wire::FrameType type, wire::PacketHeade
 }
 
 bool Session::give(SessionDatagram* out, Sent what, std::span<const std::byte> payload) {
-  out->header = writer_.finish();
+  out->header = writer_.finish(headerChecksum());
   out->payload = payload;
   out->lasting = false;
   given_.what = what;
   given_.bytes = out->header.size() + payload.size();
   ++counters_.packetsSent;
-  counters_.wireBytesSent += given_.bytes;
+  counters_.wireBytesSent += given_.bytes + sealBytes();
   return true;
 }
 
@@ -315,7 +315,7 @@ void Session::undoTransmit() {
   given_.what = Sent::kNothing;
   if (undone == Sent::kNothing) return;
   --counters_.packetsSent;
-  counters_.wireBytesSent -= given_.bytes;
+  counters_.wireBytesSent -= given_.bytes + sealBytes();
   switch (undone) {
     case Sent::kPiece:
       piecesOut_.undo();

@@ -76,7 +76,7 @@ std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram)
   return loadLittle<std::uint64_t>(datagram.data() + kAtReceiver);
 }
 
-ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) {
+ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out, HeaderChecksum checksum) {
   if (datagram.size() < kCommonHeaderBytes || datagram.size() > kMaxDatagramBytes) return ParseResult::kForeign;
   std::byte* const p = out->headerBytes.data();
   std::memcpy(p, datagram.data(), kCommonHeaderBytes);
@@ -87,7 +87,9 @@ ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out) 
     return ParseResult::kCorrupted;
   }
   std::memcpy(p + kCommonHeaderBytes, datagram.data() + kCommonHeaderBytes, headerBytes - kCommonHeaderBytes);
-  if (headerChecksum(p, headerBytes) != loadLittle<std::uint32_t>(p + kAtCrc)) return ParseResult::kCorrupted;
+  if (checksum == HeaderChecksum::kCrc32c && headerChecksum(p, headerBytes) != loadLittle<std::uint32_t>(p + kAtCrc)) {
+    return ParseResult::kCorrupted;
+  }
   FieldReader reader(p + kAtVersion);
   out->header.messageLimit = 0;
   out->header.byteLimit = 0;
@@ -165,10 +167,11 @@ void PacketWriter::padding(std::size_t bytes) {
   length_ += bytes;
 }
 
-std::span<const std::byte> PacketWriter::finish() {
+std::span<const std::byte> PacketWriter::finish(HeaderChecksum checksum) {
   storeLittle(bytes_.data() + kAtRanges, ranges_);
   storeLittle(bytes_.data() + kAtHeaderLength, static_cast<std::uint16_t>(length_));
-  storeLittle(bytes_.data() + kAtCrc, headerChecksum(bytes_.data(), length_));
+  storeLittle(bytes_.data() + kAtCrc,
+              checksum == HeaderChecksum::kCrc32c ? headerChecksum(bytes_.data(), length_) : std::uint32_t{0});
   return {bytes_.data(), length_};
 }
 

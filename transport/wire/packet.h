@@ -223,8 +223,12 @@ enum class ParseResult : std::uint8_t {
   kMalformed,     // checksums right, lengths or type are not: no correct peer sends it
 };
 
+// Whether the header has its checksum: a datagram that was sealed has none (sealed_packet.h).
+enum class HeaderChecksum : std::uint8_t { kCrc32c, kNone };
+
 // Checks magic, lengths, header checksum and, where present, the payload's.
-ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out);
+ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out,
+                        HeaderChecksum checksum = HeaderChecksum::kCrc32c);
 // Magic, length and the receiver's id only.
 std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram);
 
@@ -257,7 +261,7 @@ class PacketWriter {
   void pieceHeader(const PieceHeader& piece);
   void hello(const Hello& hello);
   // Fills in lengths and checksum. Valid until the next begin().
-  std::span<const std::byte> finish();
+  std::span<const std::byte> finish(HeaderChecksum checksum = HeaderChecksum::kCrc32c);
 
  private:
   template <typename List, typename Structure>
