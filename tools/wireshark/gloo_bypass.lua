@@ -10,6 +10,8 @@ local gloo_bypass = Proto("gloo_bypass", "gloo-bypass")
 
 local MAGIC = 0x4267
 local VERSION = 1
+local SEALED_VERSION = 2 -- transport/wire/sealed_packet.h: the rest is encrypted
+local SEALED_BYTES, TAG_BYTES = 16, 16
 local COMMON_BYTES, SHORT_BYTES = 56, 44
 local MESSAGE_BYTES = 44
 local MAX_PADDING = 63
@@ -54,6 +56,11 @@ local f = {
   magic = ProtoField.uint16("gloo_bypass.magic", "Magic", base.HEX),
   version = ProtoField.uint8("gloo_bypass.version", "Version"),
   type = ProtoField.uint8("gloo_bypass.type", "Type", base.DEC, types),
+  sealed_type = ProtoField.uint8("gloo_bypass.type", "Type", base.DEC, types, 0x7f),
+  key_phase = ProtoField.uint8("gloo_bypass.key_phase", "Phase of the key", base.DEC, nil, 0x80),
+  packet_number = ProtoField.uint32("gloo_bypass.packet_number", "Packet number (low 32 bits)"),
+  sealed = ProtoField.bytes("gloo_bypass.sealed", "Encrypted"),
+  tag = ProtoField.bytes("gloo_bypass.tag", "Authentication tag"),
   checksum = ProtoField.uint32("gloo_bypass.checksum", "Header checksum (CRC-32C)", base.HEX),
   checksum_status = ProtoField.uint8("gloo_bypass.checksum.status", "Header checksum status", base.DEC, statuses),
   receiver = ProtoField.uint64("gloo_bypass.receiver", "Session id of the receiver", base.HEX),
@@ -455,7 +462,36 @@ local function add_common(reader, tree, pinfo, kind, info)
   reader:add(tree, f.byte_limit, 8)
 end
 
+local function dissect_sealed(tvb, tree)
+  local kind = band(tvb(3, 1):uint(), 127)
+  local info = { "sealed " .. (types[kind] or ("type " .. kind)) }
+  local reader = setmetatable({ tvb = tvb, at = 0, limit = SEALED_BYTES, what = "the sealed header" }, Reader)
+  reader:add(tree, f.magic, 2)
+  reader:add(tree, f.version, 1)
+  local first = reader:add(tree, f.sealed_type, 1)
+  if first then tree:add(f.key_phase, first) end
+  local number = reader:add(tree, f.packet_number, 4)
+  reader:add(tree, f.receiver, 8)
+  if number then info[#info + 1] = "number " .. number:le_uint() end
+  if reader.stopped then return info end
+  local length = tvb:reported_len() - SEALED_BYTES - TAG_BYTES
+  if length < COMMON_BYTES - SEALED_BYTES then
+    tree:add_proto_expert_info(e.malformed, "Too short to be sealed")
+    return info
+  end
+  local captured = math.min(length, tvb:len() - SEALED_BYTES)
+  if captured > 0 then tree:add(f.sealed, tvb(SEALED_BYTES, captured)) end
+  if tvb:len() == tvb:reported_len() then
+    tree:add(f.tag, tvb(SEALED_BYTES + length, TAG_BYTES))
+  else
+    tree:add_proto_expert_info(e.cut)
+  end
+  info[#info + 1] = "len " .. length
+  return info
+end
+
 local function dissect_whole(tvb, pinfo, tree)
+  if tvb(2, 1):uint() == SEALED_VERSION then return dissect_sealed(tvb, tree) end
   local kind = tvb(3, 1):uint()
   local info = { types[kind] or ("type " .. kind) }
   local common = has_short_header[kind] and SHORT_BYTES or COMMON_BYTES
@@ -500,6 +536,7 @@ end
 local function looks_like_ours(tvb)
   if tvb:len() < 20 or tvb:reported_len() < COMMON_BYTES or tvb(0, 2):le_uint() ~= MAGIC then return false end
   if tvb(2, 1):uint() == VERSION and types[tvb(3, 1):uint()] then return true end
+  if tvb(2, 1):uint() == SEALED_VERSION and types[band(tvb(3, 1):uint(), 127)] then return true end
   local header_length = tvb(18, 2):le_uint()
   return header_length >= COMMON_BYTES and header_length <= MAX_HEADER and header_status(tvb, header_length) == RIGHT
 end

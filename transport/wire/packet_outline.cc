@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "transport/base/byte_order.h"
+#include "transport/wire/sealed_packet.h"
 
 namespace gloo_bypass::wire {
 namespace {
@@ -13,10 +14,24 @@ std::optional<T> loadAt(std::span<const std::byte> bytes, std::size_t offset) {
   return loadLittle<T>(bytes.data() + offset);
 }
 
+// Without the header's lengths: as if it had neither ranges nor padding.
+std::optional<PacketOutline> outlineSealed(std::span<const std::byte> captured, std::size_t length) {
+  const auto header = readSealedHeader(captured, length);
+  if (!header || !isKnown(header->type)) return {};
+  const std::size_t around = commonBytes(header->type) + kSealTagBytes;
+  return PacketOutline{
+      .sealed = true,
+      .type = header->type,
+      .receiverId = header->receiverId,
+      .sequence = header->number,
+      .headerBytes = std::min(isData(header->type) ? around + messageBytes(header->type) : around, length)};
+}
+
 }  // namespace
 
 // packet.h has the table of offsets.
 std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, std::size_t length) {
+  if (auto sealed = outlineSealed(captured, length)) return sealed;
   if (captured.size() < kOutlineBytes || length < kCommonHeaderBytes || length > kMaxDatagramBytes) return {};
   const std::byte* const p = captured.data();
   if (loadLittle<std::uint16_t>(p) != kWireMagic || loadLittle<std::uint8_t>(p + 2) != kWireVersion) return {};
@@ -35,7 +50,7 @@ std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, 
 }
 
 std::optional<MessageOutline> outlineMessage(std::span<const std::byte> captured, const PacketOutline& outline) {
-  if (!isData(outline.type) && outline.type != FrameType::kAnnounce) return {};
+  if (outline.sealed || (!isData(outline.type) && outline.type != FrameType::kAnnounce)) return {};
   const std::size_t begin = commonBytes(outline.type) + 8 * outline.sackRanges;
   if (outline.headerBytes < begin + messageBytes(outline.type)) return {};
   const auto body = captured.subspan(std::min(begin, captured.size()));

@@ -1,6 +1,8 @@
 // What the beginning of a datagram shows, for captures with a snap length. Pure.
 //
 // It verifies no checksum, so an outline is a guess, good enough for counting: magic, version, type and lengths agree.
+// Of a sealed datagram (sealed_packet.h) the sequence number is the packet number, and the length of the header is a
+// guess as well.
 #pragma once
 
 #include <cstddef>
@@ -13,6 +15,7 @@
 namespace gloo_bypass::wire {
 
 struct PacketOutline {
+  bool sealed = false;
   FrameType type = FrameType::kAck;
   std::uint64_t receiverId = 0;
   std::uint32_t sequence = 0;
@@ -32,7 +35,7 @@ struct MessageOutline {
   std::optional<std::uint64_t> tag, totalLength, chunkOffset;
   std::optional<std::uint16_t> chunkLength;
 };
-// nullopt: a frame of another type, or cut off within the id.
+// nullopt: a frame of another type, cut off within the id, or sealed.
 std::optional<MessageOutline> outlineMessage(std::span<const std::byte> captured, const PacketOutline& outline);
 
 }  // namespace gloo_bypass::wire

@@ -27,11 +27,18 @@ void writeSealedHeader(const SealedHeader& header, std::span<std::byte> out) {
 }
 
 std::optional<SealedHeader> parseSealedHeader(std::span<const std::byte> datagram) {
-  if (datagram.size() < kCommonHeaderBytes + kSealTagBytes || datagram.size() > kMaxDatagramBytes) return {};
+  return readSealedHeader(datagram, datagram.size());
+}
+
+std::optional<SealedHeader> readSealedHeader(std::span<const std::byte> beginning, std::size_t length) {
+  if (beginning.size() < kSealedHeaderBytes || length < kCommonHeaderBytes + kSealTagBytes ||
+      length > kMaxDatagramBytes) {
+    return {};
+  }
   std::uint16_t magic = 0;
   std::uint8_t version = 0, type = 0;
   SealedHeader header;
-  FieldReader reader(datagram.data());
+  FieldReader reader(beginning.data());
   reader(magic, version, type, header.number, header.receiverId);
   if (magic != kWireMagic || version != kSealedWireVersion) return {};
   header.keyPhase = (type & kPhaseBit) != 0;

@@ -34,8 +34,10 @@ struct SealedHeader {
 
 // `out`: kSealedHeaderBytes.
 void writeSealedHeader(const SealedHeader& header, std::span<std::byte> out);
-// nullopt: not a sealed datagram, or too short for one.
+// nullopt: not a sealed datagram, or too short for one. The second: of one of `length` bytes, with only its
+// `beginning` here.
 std::optional<SealedHeader> parseSealedHeader(std::span<const std::byte> datagram);
+std::optional<SealedHeader> readSealedHeader(std::span<const std::byte> beginning, std::size_t length);
 
 // Of a plain header, at least kSealedHeaderBytes of it.
 FrameType typeOf(std::span<const std::byte> header);

@@ -9,6 +9,7 @@
 #include "transport/base/byte_order.h"
 #include "transport/wire/crc32c.h"
 #include "transport/wire/packet.h"
+#include "transport/wire/sealed_packet.h"
 
 namespace {
 
@@ -144,7 +145,7 @@ void addFaulty(Sample& sample) {
   wrongPayload.back() ^= 1;
   sample.add(wrongPayload);
   Octets otherVersion = message(wire::FrameType::kData, 21, payload);
-  otherVersion[2] = 2;
+  otherVersion[2] = 3;
   fixChecksum(otherVersion);
   sample.add(otherVersion);
   Octets unknownType = control(wire::FrameType::kAck, 22, [](wire::PacketWriter&) {});
@@ -197,6 +198,16 @@ void addCollectives(Sample& sample) {
   add(Octets(32, 0x5a), own::programKey(77).tag);
 }
 
+void addSealed(Sample& sample) {
+  Octets sealed = chunk(wire::FrameType::kChunk, 28, Octets(300, 0x5a));
+  sealed.resize(sealed.size() + wire::kSealTagBytes, 0x33);
+  wire::writeSealedHeader({wire::FrameType::kChunk, true, 77, 0x1122334455667788},
+                          std::as_writable_bytes(std::span(sealed)).first(wire::kSealedHeaderBytes));
+  sample.add(sealed);
+  sealed.resize(60);
+  sample.add(sealed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -205,6 +216,7 @@ int main(int argc, char** argv) {
   addEveryKind(sample);
   addFaulty(sample);
   addCollectives(sample);
+  addSealed(sample);
   std::FILE* file = std::fopen(argv[1], "wb");
   if (file == nullptr) return 1;
   const bool written = std::fwrite(sample.bytes().data(), 1, sample.bytes().size(), file) == sample.bytes().size();

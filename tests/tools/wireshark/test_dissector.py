@@ -227,7 +227,7 @@ def test_Dissector_FaultyFrame_IsFlagged(tmp_path, frame, expert, said):
 
 def test_Dissector_ForeignDatagramWithTheMagic_IsLeftAlone(tmp_path):
     frames = frames_of(tmp_path, 65535)
-    assert len(frames) == 33 and frames[28] is None
+    assert len(frames) == 35 and frames[28] is None
 
 
 def test_Dissector_OwnCollectives_AreNamedByNumberAndKind(tmp_path):
@@ -243,6 +243,20 @@ def test_Dissector_OwnCollectives_AreNamedByNumberAndKind(tmp_path):
     assert header == {"kind": "1", "type": "7", "reduction": "4", "root": "3", "count": "4096"}
     assert frames[0]["gloo_bypass.operation.number"] == "20000000"
     assert frames[3]["gloo_bypass.program_tag"] == "77"
+
+
+def test_Dissector_Sealed_HasWhatIsInClear(tmp_path):
+    lines = lines_of(tmp_path)
+    assert lines[33].split("\t")[1] == "sealed CHUNK number 77 len 344"
+    sealed = flattened(frames_of(tmp_path, 65535)[33])
+    expected = {"version": "2", "type": "22", "key_phase": "1", "packet_number": "77", "receiver": "0x1122334455667788"}
+    for name, value in expected.items():
+        assert sealed[f"gloo_bypass.{name}"] == value, name
+    assert sealed["gloo_bypass.tag"].split(":") == ["33"] * 16
+    assert len(sealed["gloo_bypass.sealed"].split(":")) == 344
+    assert not [name for name in sealed if "expert" in name or "sequence" in name]
+    short = flattened(frames_of(tmp_path, 65535)[34])
+    assert [name for name in short if "malformed" in name]
 
 
 @pytest.mark.parametrize("snap_length", [128, 100, 62, 44])

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "transport/wire/packet_outline.h"
+
 namespace gloo_bypass::wire {
 namespace {
 
@@ -63,6 +65,35 @@ TEST(SealedPacket, PlainOrShortOrLong_IsNone) {
 TEST(SealedPacket, ReadAsAPlainOne_IsCorrupted) {
   ParsedPacket packet;
   EXPECT_NE(parsePacket(sealedDatagram({.number = 7}), &packet), ParseResult::kOk);
+}
+
+// For captures: how many bytes of a message a sealed datagram carries, from its beginning.
+TEST(SealedPacket, Outline_HasTypeReceiverNumberAndThePayloadsLength) {
+  const std::size_t length = dataHeaderBytes(FrameType::kChunk) + 1000 + kSealTagBytes;
+  const auto datagram = sealedDatagram({FrameType::kChunk, true, 7, 42}, length);
+  const auto outline = outlinePacket(std::span(datagram).first(kOutlineBytes), length);
+  ASSERT_TRUE(outline);
+  EXPECT_EQ(outline->type, FrameType::kChunk);
+  EXPECT_EQ(outline->receiverId, 42u);
+  EXPECT_EQ(outline->sequence, 7u);
+  EXPECT_EQ(length - outline->headerBytes, 1000u);
+  EXPECT_TRUE(outline->sealed);
+  EXPECT_FALSE(outlineMessage(datagram, *outline)) << "it is encrypted";
+  EXPECT_FALSE(outlinePacket(sealedDatagram({.type = static_cast<FrameType>(100)}), kShortest));
+}
+
+// As sealing leaves it: the header has no checksum.
+TEST(SealedPacket, OpenedHeaderWithoutAChecksum_IsReadOnlyWhereNoneIsExpected) {
+  PacketHeader header;
+  header.receiverId = 42;
+  header.acknowledged = 7;
+  PacketWriter writer;
+  writer.begin(header);
+  const auto written = writer.finish(HeaderChecksum::kNone);
+  ParsedPacket packet;
+  EXPECT_EQ(parsePacket(written, &packet), ParseResult::kCorrupted);
+  ASSERT_EQ(parsePacket(written, &packet, HeaderChecksum::kNone), ParseResult::kOk);
+  EXPECT_EQ(packet.header.acknowledged, 7u);
 }
 
 }  // namespace
