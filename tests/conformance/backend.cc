@@ -55,12 +55,13 @@ Backend shared(const std::string& name, const std::function<std::shared_ptr<Tran
 
 // Sessions over an in-memory port, which may lose datagrams.
 Backend loopback(const std::string& name, const LoopbackImpairment& impairment, const SessionConfig& session,
-                 const Wrap& wrap = connectingAtOnce) {
+                 const Wrap& wrap = connectingAtOnce, Security security = Security::kOff) {
   constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
   TransportConfig config;
   config.session = session;
+  config.security = security;
   const auto makeTransport = [=] {
-    return makeDatagramTransport(config, makeLoopbackPort(kDatagramBytes, kQueueDatagrams, impairment));
+    return makeDatagramTransport(config, makeLoopbackPort(kDatagramBytes, kQueueDatagrams, impairment)).value();
   };
   return shared(name, makeTransport, wrap);
 }
@@ -141,7 +142,8 @@ std::vector<Backend> backends() {
                               shared("MemoryShared", [fabric] { return fabric->makeTransport(); }),
                               loopback("Loopback", {}, shortPath),
                               loopback("LoopbackLossy", lossy, checked),
-                              buffered};
+                              buffered,
+                              loopback("LoopbackSealed", lossy, shortPath, connectingAtOnce, Security::kEncrypt)};
   for (const Medium& medium : backEndMedia()) all.push_back(over(medium));
   return all;
 }

@@ -1,16 +1,19 @@
 #include "transport/channel/channel_address.h"
 
+#include <algorithm>
 #include <array>
 
 #include "transport/base/check.h"
 #include "transport/base/fields.h"
 #include "transport/base/printable.h"
+#include "transport/channel/message_channel.h"
 
 namespace gloo_bypass {
 namespace {
 
 constexpr std::array<char, 4> kMagic = {'G', 'B', 'Y', '1'};
 constexpr std::size_t kMaxDescriptionBytes = 96;
+constexpr std::size_t kLengthBytes = sizeof(std::uint16_t);
 
 // Before the port's address: magic, session, length of that address.
 constexpr std::size_t kFixedBytes = kMagic.size() + sizeof(std::uint64_t) + sizeof(std::uint16_t);
@@ -20,13 +23,20 @@ constexpr std::size_t kFixedBytes = kMagic.size() + sizeof(std::uint64_t) + size
 std::vector<std::byte> encodeChannelAddress(const ChannelAddress& address) {
   const auto& port = address.portAddress;
   GLOO_BYPASS_CHECK(port.size() <= kMaxPortAddressBytes);
-  const std::string description = address.description.substr(0, kMaxDescriptionBytes);
-  std::vector<std::byte> out(kFixedBytes + port.size() + sizeof(std::uint16_t) + description.size());
+  GLOO_BYPASS_CHECK(address.offer.size() <= kMaxOfferBytes);
+  const std::size_t offered = address.offer.empty() ? 0 : kLengthBytes + address.offer.size();
+  const std::size_t others = kFixedBytes + port.size() + kLengthBytes + offered;
+  const std::string description =
+      address.description.substr(0, std::min(kMaxDescriptionBytes, MessageChannel::kMaxAddressBytes - others));
+  std::vector<std::byte> out(others + description.size());
   FieldWriter writer(out.data());
   writer(kMagic, address.sessionId, static_cast<std::uint16_t>(port.size()));
   writer.bytes(port);
   writer(static_cast<std::uint16_t>(description.size()));
   writer.bytes(std::as_bytes(std::span(description)));
+  if (offered == 0) return out;
+  writer(static_cast<std::uint16_t>(address.offer.size()));
+  writer.bytes(address.offer);
   return out;
 }
 
@@ -42,15 +52,23 @@ Result<ChannelAddress> decodeChannelAddress(std::span<const std::byte> bytes) {
   FieldReader fixed(bytes.data());
   fixed(magic, address.sessionId, portBytes);
   const auto rest = bytes.subspan(kFixedBytes);
-  if (magic != kMagic || portBytes > kMaxPortAddressBytes || rest.size() < portBytes + sizeof described) {
+  if (magic != kMagic || portBytes > kMaxPortAddressBytes || rest.size() < portBytes + kLengthBytes) {
     return malformed;
   }
   address.portAddress.assign(rest.begin(), rest.begin() + portBytes);
   FieldReader length(rest.data() + portBytes);
   length(described);
-  const auto description = rest.subspan(portBytes + sizeof described);
-  // This version has no further fields.
-  if (described > kMaxPortAddressBytes || description.size() != described) return malformed;
+  const auto afterLength = rest.subspan(portBytes + kLengthBytes);
+  if (described > std::min(kMaxPortAddressBytes, afterLength.size())) return malformed;
+  if (const auto last = afterLength.subspan(described); !last.empty()) {
+    std::uint16_t offered = 0;
+    if (last.size() <= kLengthBytes || last.size() > kLengthBytes + kMaxOfferBytes) return malformed;
+    FieldReader offerLength(last.data());
+    offerLength(offered);
+    if (offered != last.size() - kLengthBytes) return malformed;
+    address.offer.assign(last.begin() + kLengthBytes, last.end());
+  }
+  const auto description = afterLength.first(described);
   address.description = printable({reinterpret_cast<const char*>(description.data()), description.size()});
   return address;
 }

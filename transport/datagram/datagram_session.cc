@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdio>
 
@@ -16,6 +17,8 @@ namespace {
 constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
 // A link may end once or twice on behalf of an earlier session. Each further attempt waits longer: a link may cost
 // megabytes.
+// A sealed Hello is shorter.
+constexpr std::size_t kMostEarlyBytes = 256;
 constexpr Duration kShortestPause = std::chrono::milliseconds(1), kLongestPause = std::chrono::milliseconds(250);
 
 ChannelState channelState(SessionState state) {
@@ -39,12 +42,17 @@ ChannelState channelState(SessionState state) {
 
 }  // namespace
 
+std::vector<std::byte> keyedAddress(std::uint64_t sessionId, const std::vector<std::byte>& portAddress) {
+  return encodeChannelAddress({.sessionId = sessionId, .portAddress = portAddress, .description = {}, .offer = {}});
+}
+
 DatagramSession::DatagramSession(DatagramSession& lead, DirtyList& dirtyList, const SessionConfig& config,
                                  std::size_t rail, std::uint64_t entropy, std::uint64_t number)
     : ChannelSession(dirtyList, wire::railId(lead.id_, rail), number, lead.options_, nullptr),
       core(config, id_, entropy, &lead.core),
       port_(lead.port_),
-      lead_(&lead) {
+      lead_(&lead),
+      rail_(rail) {
   peerName_ = lead.peerName_;
   lead.rails_.push_back(this);
   abandon();
@@ -81,11 +89,24 @@ void DatagramSession::enter(Stage next) {
 
 Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   peerName_ = peer.description;
+  if (const Status agreed = agreeOnKeys(peer); !agreed) return agreed;
   const auto opened = port_.openLink(peer.portAddress);
   if (!opened) return opened.error();
   railsDue_ = port_.rails(peer.portAddress) - 1;
   useLink(now, opened.value(), peer.portAddress, peer.sessionId);
+  takeEarly(now);
   return {};
+}
+
+Status DatagramSession::agreeOnKeys(const ChannelAddress& peer) {
+  const bool offers = !peer.offer.empty();
+  if (offers != (agreement_ != nullptr)) {
+    return {ErrorScope::kSession, ErrorCode::kConfiguration,
+            offers ? "GLOO_BYPASS_SECURITY is off here and encrypt on the peer; give both ranks the same setting"
+                   : "GLOO_BYPASS_SECURITY is encrypt here and off on the peer; give both ranks the same setting"};
+  }
+  if (!offers) return {};
+  return agreement_->accept({peer.sessionId, keyedAddress(peer.sessionId, peer.portAddress)}, peer.offer);
 }
 
 void DatagramSession::connectRail(TimePoint now, std::size_t rail) {
@@ -104,10 +125,69 @@ void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<st
   connectingSince_ = now;
   if (properties_.lossless) core.markLossless();
   if (properties_.verified) core.markVerified();
-  core.connect(now, remoteId, properties_.maxDatagramBytes, properties_.firstDatagramBytes);
+  if (!protect()) return;
+  core.connect(now, remoteId, plainBytes(properties_.maxDatagramBytes), plainBytes(properties_.firstDatagramBytes));
 }
 
-void DatagramSession::handleDatagram(TimePoint now, std::span<const std::byte> datagram) {
+// Before the core's connect(). False: the link's datagrams are too small to be sealed, and the session has failed.
+bool DatagramSession::protect() {
+  const security::KeyAgreement* const agreement = lead_ == nullptr ? agreement_.get() : lead_->agreement_.get();
+  if (agreement == nullptr || properties_.exempt) return true;
+  protection_ = std::make_unique<security::PacketProtection>(agreement->trafficSecret(agreement->ownId(), rail_),
+                                                             agreement->trafficSecret(agreement->peerId(), rail_));
+  core.markSealed();
+  if (plainBytes(properties_.maxDatagramBytes) >= wire::kMinDatagramBytes) return true;
+  failLink({ErrorScope::kSession, ErrorCode::kConfiguration,
+            fmt::format("GLOO_BYPASS_SECURITY='encrypt' needs datagrams of {} bytes, and the way carries {}: raise the "
+                        "interface's MTU",
+                        wire::kMinDatagramBytes + security::PacketProtection::kOverheadBytes,
+                        properties_.maxDatagramBytes)});
+  return false;
+}
+
+std::size_t DatagramSession::seal(const SessionDatagram& datagram, std::byte* out) {
+  const std::size_t length = protection_->seal(datagram.header, datagram.payload, out);
+  if (length == 0) failSpent();
+  return length;
+}
+
+void DatagramSession::failSpent() {
+  core.fail(
+      {ErrorScope::kSession, ErrorCode::kUnavailable,
+       "a limit on the use of the connection's keys is reached (GLOO_BYPASS_SECURITY): datagrams that the peer did "
+       "not seal, or none that it answered; start the ranks again"});
+  markDirty();
+}
+
+DatagramSession::Verdict DatagramSession::handleDatagram(TimePoint now, LinkId from,
+                                                         std::span<const std::byte> datagram,
+                                                         std::span<std::byte> plain) {
+  if (protection_ != nullptr) {
+    const bool wasSpent = protection_->spent();
+    const Verdict verdict = protection_->open(datagram, plain.data());
+    if (verdict == Verdict::kOpened) {
+      takePlain(now, plain.first(plainBytes(datagram.size())));
+    } else if (!wasSpent && protection_->spent()) {
+      failSpent();
+    }
+    return verdict;
+  }
+  if (agreement_ != nullptr && stage_ == Stage::kUnlinked) {
+    if (datagram.size() <= kMostEarlyBytes) early_ = Early{from, {datagram.begin(), datagram.end()}};
+    return Verdict::kOpened;
+  }
+  takePlain(now, datagram);
+  return Verdict::kOpened;
+}
+
+void DatagramSession::takeEarly(TimePoint now) {
+  const auto early = std::exchange(early_, std::nullopt);
+  if (!early || early->link != *link || stage_ != Stage::kConnecting) return;
+  std::array<std::byte, kMostEarlyBytes> plain;
+  (void)handleDatagram(now, early->link, early->bytes, plain);
+}
+
+void DatagramSession::takePlain(TimePoint now, std::span<const std::byte> datagram) {
   const DatagramSession* const unmet = stage_ == Stage::kConnected ? nullptr : connectingPath();
   const bool wasFailed = core.state() == SessionState::kFailed;
   core.handleDatagram(now, datagram);
@@ -210,7 +290,7 @@ void DatagramSession::openLinkAgain() {
   const LinkProperties begunWith = std::exchange(properties_, port_.linkProperties(*link));
   // The session's settings and its Hello depend on the properties of the link that it began with.
   if (properties_.lossless != begunWith.lossless || properties_.verified != begunWith.verified ||
-      properties_.maxDatagramBytes < begunWith.maxDatagramBytes) {
+      properties_.exempt != begunWith.exempt || properties_.maxDatagramBytes < begunWith.maxDatagramBytes) {
     failLink({ErrorScope::kSession, ErrorCode::kUnavailable,
               "the peer closed the link, and the next one is of another kind"});
   }

@@ -3,7 +3,9 @@
 // connected once all are; a rail that fails fails the channel, with an error that names the path.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -11,9 +13,14 @@
 #include "transport/core/session.h"
 #include "transport/datagram/packet_port.h"
 #include "transport/progress/progress_engine.h"
+#include "transport/security/key_agreement.h"
+#include "transport/security/packet_protection.h"
 #include "transport/sessions/channel_session.h"
 
 namespace gloo_bypass {
+
+// What a session's keys are bound to of an address: the description is for people.
+std::vector<std::byte> keyedAddress(std::uint64_t sessionId, const std::vector<std::byte>& portAddress);
 
 class DatagramSession final : public ChannelSession {
  public:
@@ -51,7 +58,21 @@ class DatagramSession final : public ChannelSession {
   void handleTimeout(TimePoint now) override;
   bool finished() const override;
 
-  void handleDatagram(TimePoint now, std::span<const std::byte> datagram);
+  // Of a transport that seals, before connect(): datagrams are sealed, unless the link is exempt.
+  void secure(std::unique_ptr<security::KeyAgreement> agreement) { agreement_ = std::move(agreement); }
+  std::vector<std::byte> offer() const { return agreement_ ? agreement_->offer() : std::vector<std::byte>(); }
+
+  using Verdict = security::PacketProtection::Verdict;
+  // A datagram that came over `from`. `plain`: wire::kMaxDatagramBytes of memory for it, opened. kOpened: the core has
+  // it, or it is kept until connect().
+  Verdict handleDatagram(TimePoint now, LinkId from, std::span<const std::byte> datagram, std::span<std::byte> plain);
+  bool seals() const { return protection_ != nullptr; }
+  // The sealed length; 0: the keys are used up, and the session has failed.
+  std::size_t seal(const SessionDatagram& datagram, std::byte* out);
+  // Of a sealed datagram, as the port sees it.
+  std::size_t plainBytes(std::size_t bytes) const {
+    return seals() ? bytes - std::min(bytes, security::PacketProtection::kOverheadBytes) : bytes;
+  }
   // How many further paths connect() has found; for each, the transport opens a session.
   std::size_t takeRailsDue() { return std::exchange(railsDue_, 0); }
   void connectRail(TimePoint now, std::size_t rail);
@@ -79,7 +100,12 @@ class DatagramSession final : public ChannelSession {
 
   void enter(Stage next);
   bool met() const { return stage_ == Stage::kAwaitingRails || stage_ == Stage::kConnected; }
+  Status agreeOnKeys(const ChannelAddress& peer);
   void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
+  bool protect();
+  void takeEarly(TimePoint now);
+  void takePlain(TimePoint now, std::span<const std::byte> datagram);
+  void failSpent();
   bool awaitsRails() const;
   bool railsMet() const;
   const DatagramSession* connectingPath() const;
@@ -94,11 +120,21 @@ class DatagramSession final : public ChannelSession {
   PacketPort& port_;
   LinkProperties properties_;        // of `link`, when it was opened
   std::vector<std::byte> peerPort_;  // of the peer; valid with `link`
-  TimePoint connectingSince_{};      // valid with `link`
+  // Null: nothing is sealed. A rail uses its lead's.
+  std::unique_ptr<security::KeyAgreement> agreement_;
+  std::unique_ptr<security::PacketProtection> protection_;  // while the link is not exempt
+  // The last small datagram before connect(): the peer's Hello, which cannot be opened yet.
+  struct Early {
+    LinkId link = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::optional<Early> early_;
+  TimePoint connectingSince_{};  // valid with `link`
   Stage stage_ = Stage::kUnlinked;
   TimePoint opensAgainAt_{};             // in kLinkLost
   Duration nextPause_{0};                // before the link is opened again after the next loss
   DatagramSession* lead_ = nullptr;      // of a rail, while it lives
+  const std::size_t rail_ = 0;           // number of its path
   std::vector<DatagramSession*> rails_;  // of a lead
   std::size_t railsDue_ = 0;
 };

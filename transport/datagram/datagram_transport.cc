@@ -1,11 +1,15 @@
 #include "transport/datagram/datagram_transport.h"
 
 #include <algorithm>
+#include <array>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "transport/datagram/credentials.h"
 #include "transport/datagram/datagram_session.h"
+#include "transport/datagram/sealed_batch.h"
 #include "transport/sessions/session_table.h"
 
 namespace gloo_bypass {
@@ -28,12 +32,17 @@ constexpr std::size_t kFewDatagrams = 4;
 
 class DatagramTransport final : public PolledTransport, private PacketSink {
  public:
-  DatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port)
+  // `credentials`: null: nothing is sealed.
+  DatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port,
+                    std::shared_ptr<const security::Credentials> credentials)
       : config_(config),
+        credentials_(std::move(credentials)),
         port_(std::move(port)),
         description_(port_->describe()),
         traits_(port_->traits()),
-        retryAsleep_(traits_.wakesForRoom ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)) {}
+        retryAsleep_(traits_.wakesForRoom ? Duration(kRetryWakingPort) : Duration(kRetryFullPortAsleep)) {
+    if (credentials_ != nullptr) sealing_.emplace();
+  }
 
   ~DatagramTransport() override { drainAndStop(sessions_); }
 
@@ -83,7 +92,13 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
          p.captureLost},
         {"dropped_not_ours", "port_dropped_not_ours_total", "Datagrams dropped: not of this protocol", droppedNotOurs_},
         {"dropped_unknown_session", "port_dropped_unknown_session_total", "Datagrams dropped: of no session here",
-         droppedUnknownSession_}};
+         droppedUnknownSession_},
+        {"dropped_unsealed", "port_dropped_unsealed_total",
+         "Datagrams dropped: not sealed, where GLOO_BYPASS_SECURITY is encrypt", dropped(Verdict::kNotSealed)},
+        {"dropped_forged", "port_dropped_forged_total", "Datagrams dropped: not sealed by the peer",
+         dropped(Verdict::kForged)},
+        {"dropped_replayed", "port_dropped_replayed_total", "Datagrams dropped: repeated, or too late to tell",
+         dropped(Verdict::kReplayed)}};
   }
 
   // Pollable ------------------------------------------------------------------------------------
@@ -143,7 +158,9 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       ++droppedUnknownSession_;
       return;
     }
-    session->handleDatagram(now_, datagram);
+    const std::span<std::byte> plain =
+        sealing_ ? std::span(sealing_->plain.get(), wire::kMaxDatagramBytes) : std::span<std::byte>();
+    ++verdicts_[static_cast<std::size_t>(session->handleDatagram(now_, link, datagram, plain))];
   }
 
   void onLinkDown(LinkId link, const Error& error) noexcept override {
@@ -155,7 +172,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override {
     for (auto& [id, session] : sessions_.all()) {
       if (session->link != link) continue;
-      session->core.suspectDatagramSize(now_, bytes);
+      session->core.suspectDatagramSize(now_, session->plainBytes(bytes));
       session->markDirty();
     }
   }
@@ -226,6 +243,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     };
     const bool progressed = sessions_.pump(turn, retired);
     port_->wakePeers();
+    if (sealing_) sealing_->batch.clear();
     if (!left_.empty()) closeUnusedLinks();  // after the last data has left
     return progressed;
   }
@@ -248,9 +266,11 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     SessionDatagram datagram;
     for (std::size_t i = 0; i < session.transmitBurst(); ++i) {
       if (!session.core.pollTransmit(now, &datagram)) return false;
-      const OutgoingDatagram outgoing{datagram.header, datagram.payload, datagram.lasting};
+      OutgoingDatagram outgoing{datagram.header, datagram.payload, datagram.lasting};
+      if (session.seals() && !seal(session, datagram, &outgoing)) return false;
       if (port_->transmit(*session.link, std::span(&outgoing, 1)) == 0) {
         session.core.undoTransmit();
+        if (session.seals()) sealing_->batch.removeLast(outgoing.payload.size());
         session.transmitFrom = now + Duration(kRetryFullPort);
         return true;
       }
@@ -259,7 +279,35 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     return true;
   }
 
+  // `outgoing` becomes the sealed datagram. False: the session has failed.
+  bool seal(DatagramSession& session, const SessionDatagram& datagram, OutgoingDatagram* outgoing) {
+    SealedBatch& batch = sealing_->batch;
+    const std::size_t plainBytes = datagram.header.size() + datagram.payload.size();
+    if (batch.room() < plainBytes + security::PacketProtection::kOverheadBytes) {
+      port_->wakePeers();
+      batch.clear();
+    }
+    std::byte* const begin = batch.end();
+    const std::size_t length = session.seal(datagram, begin);
+    *outgoing = {.header = {}, .payload = {begin, length}, .lent = true};
+    batch.append(length);
+    return length > 0;
+  }
+
+  using Verdict = DatagramSession::Verdict;
+  std::uint64_t dropped(Verdict verdict) const { return verdicts_[static_cast<std::size_t>(verdict)]; }
+
+  // Of a transport that seals.
+  struct Sealing {
+    SealedBatch batch;
+    // The datagram that is being handed up, opened.
+    const std::unique_ptr<std::byte[]> plain = std::make_unique_for_overwrite<std::byte[]>(wire::kMaxDatagramBytes);
+  };
+
   const TransportConfig config_;
+  const std::shared_ptr<const security::Credentials> credentials_;
+  std::optional<Sealing> sealing_;
+  std::array<std::uint64_t, 4> verdicts_{};  // by Verdict
   const std::unique_ptr<PacketPort> port_;
   const std::string description_;
   const PacketPortTraits traits_;
@@ -279,22 +327,39 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
 Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const ChannelOptions& options,
                                                                        ChannelObserver* observer) {
+  std::optional<security::Secret> drawn;
+  if (credentials_ != nullptr && !(drawn = drawSecret())) {
+    return Error{
+        ErrorScope::kDevice, ErrorCode::kUnavailable,
+        "GLOO_BYPASS_SECURITY='encrypt': the system gives no random bytes (getrandom): a sandbox refuses the call"};
+  }
+  const std::vector<std::byte> address = port_->localAddress();
   DatagramSession& session = sessions_.add(
       std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig(options), sessions_.drawId(),
                                         sessions_.drawId(), channelsOpened_++, options, observer));
   if (measuresLatencies(config_)) session.core.recordRttIn(&rtts_);
-  return makeChannelHandle(session, port_->localAddress());
+  if (drawn)
+    session.secure(std::make_unique<security::KeyAgreement>(
+        credentials_, security::Party{session.id(), keyedAddress(session.id(), address)},
+        security::Ranks{options.localRank, options.peerRank}, *drawn));
+  return makeChannelHandle(session, address, session.offer());
 }
 
-std::shared_ptr<Transport> makeDatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port) {
-  auto transport = std::make_shared<DatagramTransport>(config, std::move(port));
+Result<std::shared_ptr<Transport>> makeDatagramTransport(const TransportConfig& config,
+                                                         std::unique_ptr<PacketPort> port) {
+  auto credentials = loadCredentials(config);
+  if (!credentials) return credentials.error();
+  auto transport = std::make_shared<DatagramTransport>(config, std::move(port), std::move(credentials).value());
   transport->startEngine({.spin = config.spin, .engineCpu = config.engineCpu});
-  return transport;
+  return std::shared_ptr<Transport>(std::move(transport));
 }
 
-std::unique_ptr<PolledTransport> makePolledDatagramTransport(const TransportConfig& config,
-                                                             std::unique_ptr<PacketPort> port) {
-  return std::make_unique<DatagramTransport>(config, std::move(port));
+Result<std::unique_ptr<PolledTransport>> makePolledDatagramTransport(const TransportConfig& config,
+                                                                     std::unique_ptr<PacketPort> port) {
+  auto credentials = loadCredentials(config);
+  if (!credentials) return credentials.error();
+  return std::unique_ptr<PolledTransport>(
+      std::make_unique<DatagramTransport>(config, std::move(port), std::move(credentials).value()));
 }
 
 }  // namespace gloo_bypass

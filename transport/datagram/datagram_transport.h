@@ -14,11 +14,13 @@
 
 namespace gloo_bypass {
 
-// The destructor closes the remaining sessions, lets them drain for at most kDrainTime, then closes the port. All
-// channels must be gone by then.
-std::shared_ptr<Transport> makeDatagramTransport(const TransportConfig& config, std::unique_ptr<PacketPort> port);
+// `config.security` decides whether sessions seal their datagrams (transport/security); the error is about its key file
+// or the cryptographic libraries. The destructor closes the remaining sessions, lets them drain for at most kDrainTime,
+// then closes the port. All channels must be gone by then.
+Result<std::shared_ptr<Transport>> makeDatagramTransport(const TransportConfig& config,
+                                                         std::unique_ptr<PacketPort> port);
 // The same without an engine, to share one with other transports.
-std::unique_ptr<PolledTransport> makePolledDatagramTransport(const TransportConfig& config,
-                                                             std::unique_ptr<PacketPort> port);
+Result<std::unique_ptr<PolledTransport>> makePolledDatagramTransport(const TransportConfig& config,
+                                                                     std::unique_ptr<PacketPort> port);
 
 }  // namespace gloo_bypass

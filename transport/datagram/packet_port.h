@@ -1,6 +1,6 @@
-// Seam 2: a port of unreliable datagrams. transport/dpdk and transport/udp implement it, and tests in memory
-// (tests/support/loopback_port.h). A datagram is what UDP carries: our wire header and the payload. The port adds and
-// strips the headers of UDP, IP and Ethernet.
+// Seam 2: a port of unreliable datagrams, plain or sealed (transport/security). transport/dpdk and transport/udp
+// implement it, and tests in memory (tests/support/loopback_port.h). A datagram is what UDP carries: our wire header
+// and the payload. The port adds and strips the headers of UDP, IP and Ethernet.
 //
 // Thread: one owner at a time calls every method but block() and wake().
 #pragma once
@@ -25,9 +25,9 @@ using LinkId = std::uint32_t;
 
 // One datagram as two spans, gathered by the port.
 struct OutgoingDatagram {
-  std::span<const std::byte> header;   // copied when transmit() returns
+  std::span<const std::byte> header;   // may be empty; copied when transmit() returns
   std::span<const std::byte> payload;  // may be empty; copied when transmit() returns
-  bool lent = false;  // `payload` is in a user's buffer, and need not be copied before wakePeers() returns
+  bool lent = false;                   // `payload` stays as it is, and need not be copied before wakePeers() returns
 };
 
 // Receives what a port hands up. Called inside receive(); must not call the port.
@@ -59,6 +59,7 @@ struct LinkProperties {
   bool lossless = false;             // memory link: loses nothing, corrupts nothing; full means back-pressure
   bool verified = false;             // whoever receives checks a checksum over each datagram, the kernel or a NIC
   bool local = false;                // both ends on one machine
+  bool exempt = false;  // only the two ends' processes have the memory that carries it: sealing would add nothing
   // Datagrams of one session before the next session has its turn, and wakePeers() is called. Few, so that a memory
   // link's buffers are still in the cache when they are copied out and used again.
   std::size_t transmitBurst = 16;

@@ -30,8 +30,9 @@ Result<std::shared_ptr<Transport>> makeMemoryBeside(const TransportConfig& confi
                                                     std::unique_ptr<PolledTransport> network) {
   auto port = makeMemoryPort(config, network->doorbell());
   if (!port) return port.error();
-  return pairs::makePairsTransport(config, makePolledDatagramTransport(config, std::move(port).value()),
-                                   std::move(network));
+  auto memory = makePolledDatagramTransport(config, std::move(port).value());
+  if (!memory) return memory.error();
+  return pairs::makePairsTransport(config, std::move(memory).value(), std::move(network));
 }
 
 Result<std::shared_ptr<Transport>> makeDpdkTransport(const TransportConfig& config) {

@@ -247,7 +247,7 @@ void MemifPort::closeLink(LinkId id) {
 }
 
 LinkProperties MemifPort::linkProperties(LinkId) const {
-  return LinkProperties{.maxDatagramBytes = maxDatagramBytes_, .lossless = true, .local = true};
+  return LinkProperties{.maxDatagramBytes = maxDatagramBytes_, .lossless = true, .local = true, .exempt = true};
 }
 
 // A stranger may already be waiting for this link.

@@ -59,6 +59,9 @@ Status validateTogether(const TransportConfig& config) {
     const auto ms = [](Duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
     return wrong(fmt::format("{} ({} ms) must not exceed {} ({} ms)", low, ms(lowValue), high, ms(highValue)));
   };
+  if (!config.keyFile.empty() && config.security == Security::kOff) {
+    return wrong("GLOO_BYPASS_KEY_FILE is set and GLOO_BYPASS_SECURITY is off: set it to encrypt, or set no key file");
+  }
   const SessionConfig& session = config.session;
   if (Status s = ordered("GLOO_BYPASS_MIN_RTO_US", session.minRto, "GLOO_BYPASS_MAX_RTO_MS", session.maxRto); !s)
     return s;

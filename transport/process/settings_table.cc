@@ -78,6 +78,9 @@ std::vector<Setting> processSettings() {
   };
 }
 
+constexpr std::size_t kMostJobCharacters = 128;
+bool isJobName(std::string_view text) { return text.size() <= kMostJobCharacters && isPrintable(text); }
+
 // A mode, or how many repair frames for every hundred.
 Setting repairSetting() {
   using Mode = Repair::Mode;
@@ -104,6 +107,17 @@ Setting repairSetting() {
 std::vector<Setting> protocolSettings() {
   using Session = SessionConfig;
   return {
+      choiceSetting("GLOO_BYPASS_SECURITY", {{"off", Security::kOff}, {"encrypt", Security::kEncrypt}},
+                    "encrypt: UDP, netdev and pci seal each datagram with AES-128-GCM; memory links need none, and "
+                    "RDMA is refused. Alike for all ranks",
+                    kField<&Config::security>),
+      textSetting("GLOO_BYPASS_KEY_FILE", "a file's path with a / in it", isFilePath,
+                  "encrypt: a file with 64 hexadecimal digits that only this user may read, alike for all ranks; "
+                  "empty: whoever can write to the rendezvous store is trusted",
+                  kField<&Config::keyFile>),
+      textSetting("GLOO_BYPASS_JOB", fmt::format("printable, at most {} characters", kMostJobCharacters), isJobName,
+                  "encrypt: the job's name, alike for all ranks: jobs with one key file do not talk to each other",
+                  kField<&Config::job>),
       choiceSetting(
           "GLOO_BYPASS_CONGESTION_CONTROL",
           {{"auto", CongestionControl::kAuto},

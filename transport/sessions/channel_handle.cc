@@ -13,11 +13,12 @@ Status closedStatus() { return refusal("the channel has been closed"); }
 
 class ChannelHandle final : public MessageChannel {
  public:
-  ChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress)
+  ChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress, std::vector<std::byte> offer)
       : session_(&session),
         address_(encodeChannelAddress({.sessionId = session.id(),
                                        .portAddress = std::move(portAddress),
-                                       .description = describeSelf(session.options().localRank)})) {}
+                                       .description = describeSelf(session.options().localRank),
+                                       .offer = std::move(offer)})) {}
   ~ChannelHandle() override { ChannelHandle::close(false); }
 
   std::vector<std::byte> localAddress() const override { return address_; }
@@ -74,8 +75,9 @@ class ChannelHandle final : public MessageChannel {
 
 }  // namespace
 
-std::unique_ptr<MessageChannel> makeChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress) {
-  return std::make_unique<ChannelHandle>(session, std::move(portAddress));
+std::unique_ptr<MessageChannel> makeChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress,
+                                                  std::vector<std::byte> offer) {
+  return std::make_unique<ChannelHandle>(session, std::move(portAddress), std::move(offer));
 }
 
 }  // namespace gloo_bypass

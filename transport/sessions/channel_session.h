@@ -83,7 +83,8 @@ class ChannelSession {
 };
 
 // The handle that the user of a transport holds; after close() it does not use `session` any more. `portAddress`: what
-// the peer's session needs in order to connect.
-std::unique_ptr<MessageChannel> makeChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress);
+// the peer's session needs in order to connect; `offer`: of keys, or empty.
+std::unique_ptr<MessageChannel> makeChannelHandle(ChannelSession& session, std::vector<std::byte> portAddress,
+                                                  std::vector<std::byte> offer = {});
 
 }  // namespace gloo_bypass

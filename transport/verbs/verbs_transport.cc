@@ -34,6 +34,10 @@ std::string nameOf(const RailQueues& queues) {
 }  // namespace
 
 Status VerbsTransport::open() {
+  if (config.security != Security::kOff) {
+    return {ErrorScope::kDevice, ErrorCode::kConfiguration,
+            "GLOO_BYPASS_SECURITY='encrypt': the RDMA transport encrypts nothing; use UDP, or netdev or pci of DPDK"};
+  }
   auto selected = selectRails(api, config);
   if (!selected) return selected.error();
   for (Rail& rail : selected.value()) {

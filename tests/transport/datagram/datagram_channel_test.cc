@@ -20,7 +20,7 @@ using std::chrono::seconds;
 class ChannelPair : public test::ChannelPairTest {
  protected:
   void open(const test::LoopbackImpairment& impairment = {}) {
-    connect(makeDatagramTransport({}, test::makeLoopbackPort(8192, 256, impairment)));
+    connect(makeDatagramTransport({}, test::makeLoopbackPort(8192, 256, impairment)).value());
   }
   std::uint64_t counter(const char* section, const char* name) {
     const auto json = counters();
@@ -100,7 +100,7 @@ class SilentPeer : public ::testing::Test {
   void connect(const TransportConfig& config, Duration silenceTimeout) {
     auto port = std::make_unique<NetworkPort>();
     port_ = port.get();
-    transport_ = makePolledDatagramTransport(config, std::move(port));
+    transport_ = makePolledDatagramTransport(config, std::move(port)).value();
     a_ = std::move(
         transport_->openChannel({.localRank = 0, .peerRank = 1, .silenceTimeout = silenceTimeout}, &atA_).value());
     b_ = std::move(transport_->openChannel({.localRank = 1, .peerRank = 0}, &atB_).value());
@@ -167,7 +167,7 @@ TEST_F(ChannelPair, LossDuplicationReorderingCorruption_StillBitExact) {
 
 // A time of arrival that is too early lengthens the delay in the echo, and so shortens the round trip.
 TEST_F(ChannelPair, ThreadStandsStillBeforeItReceives_RoundTripIsNotTooShort) {
-  connect(makeDatagramTransport({}, std::make_unique<StandingStillPort>()));
+  connect(makeDatagramTransport({}, std::make_unique<StandingStillPort>()).value());
   const auto out = pattern(200000, 1);
   std::vector<std::byte> inA(out.size()), inB(out.size());
   for (OperationToken token = 1; token <= 3; ++token) {

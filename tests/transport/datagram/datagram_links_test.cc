@@ -90,7 +90,7 @@ class Links : public test::ChannelPairTest {
   void SetUp() override {
     auto made = std::make_unique<CountingPort>();
     port_ = made.get();
-    connect(makeDatagramTransport({}, std::move(made)));
+    connect(makeDatagramTransport({}, std::move(made)).value());
   }
   void closeBoth() {
     exclusive([&] {

@@ -65,7 +65,7 @@ std::shared_ptr<Transport> openTransport() {
   const TransportConfig config = memifTestConfig();
   auto port = makeDpdkPort(config);
   EXPECT_TRUE(port.ok()) << (port.ok() ? "" : port.error().message);
-  return makeDatagramTransport(config, std::move(port).value());
+  return makeDatagramTransport(config, std::move(port).value()).value();
 }
 
 struct Observer final : ChannelObserver {

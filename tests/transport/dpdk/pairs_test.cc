@@ -308,7 +308,7 @@ TEST_F(Pairs, PeerOfAnotherLink_BothSidesSayWhatToSet) {
   plain.interface = "127.0.0.1";
   auto port = dpdk::makeDpdkPort(plain);
   ASSERT_TRUE(port.ok()) << port.error().message;
-  RdmaEnd other(makeDatagramTransport(plain, std::move(port).value()));
+  RdmaEnd other(makeDatagramTransport(plain, std::move(port).value()).value());
   a = start(onHost(0));
   a->open();
   other.open();

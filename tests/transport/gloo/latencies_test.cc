@@ -30,7 +30,7 @@ class Latencies : public ::testing::Test {
   void SetUp() override {
     TransportConfig config;
     config.histograms = Histograms::kOn;
-    transport_ = makeDatagramTransport(config, test::makeLoopbackPort(8192, 256));
+    transport_ = makeDatagramTransport(config, test::makeLoopbackPort(8192, 256)).value();
     transport_->measureLatencies();
     for (int rank = 0; rank < 2; ++rank) {
       contexts_[rank] = makeDevice(transport_)->createContext(rank, 2);

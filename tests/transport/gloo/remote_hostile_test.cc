@@ -51,13 +51,14 @@ std::vector<Medium> media() {
   std::vector<Medium> all;
   const auto fabric = MemoryFabric::make();
   all.push_back({"Memory", [fabric] { return std::pair(fabric->makeTransport(), fabric->makeTransport()); }});
-  all.push_back({"Loopback", [] {
-                   constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
-                   TransportConfig config;
-                   const auto both =
-                       makeDatagramTransport(config, test::makeLoopbackPort(kDatagramBytes, kQueueDatagrams, {}));
-                   return std::pair(both, both);
-                 }});
+  all.push_back(
+      {"Loopback", [] {
+         constexpr std::size_t kDatagramBytes = 8192, kQueueDatagrams = 256;
+         TransportConfig config;
+         const auto both =
+             makeDatagramTransport(config, test::makeLoopbackPort(kDatagramBytes, kQueueDatagrams, {})).value();
+         return std::pair(both, both);
+       }});
   for (const test::Medium& medium : test::backEndMedia()) {
     if (medium.variant) continue;
     all.push_back({medium.name, [make = medium.makeTransport] {

@@ -90,6 +90,9 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_CAPTURE_SNAPLEN", "96"},
                                            {"GLOO_BYPASS_CAPTURE_MAX_MIB", "10"},
                                            {"GLOO_BYPASS_CAPTURE_MARKERS", "127.0.0.1:9998"},
+                                           {"GLOO_BYPASS_SECURITY", "encrypt"},
+                                           {"GLOO_BYPASS_KEY_FILE", "/x/key"},
+                                           {"GLOO_BYPASS_JOB", "job 7"},
                                            {"GLOO_BYPASS_CONGESTION_CONTROL", "bbr"},
                                            {"GLOO_BYPASS_PAYLOAD_CHECKSUM", "on"},
                                            {"GLOO_BYPASS_FEC", "25"},
@@ -121,6 +124,7 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
     std::vector<SettingText> texts;
     // Not allowed without it.
     if (other.first == "GLOO_BYPASS_PCI_ADDRESS") texts.emplace_back("GLOO_BYPASS_IPV4", "10.0.0.2/24");
+    if (other.first == "GLOO_BYPASS_KEY_FILE") texts.emplace_back("GLOO_BYPASS_SECURITY", "encrypt");
     const auto before = configurationFromTexts(texts);
     ASSERT_TRUE(before) << before.error().message;
     texts.push_back(other);
@@ -182,6 +186,10 @@ TEST(Settings_Parse, WrongValue_NamesVariableValueAndWhatIsAllowed) {
                                           {"GLOO_BYPASS_CAPTURE_MARKERS", "localhost"},
                                           {"GLOO_BYPASS_CAPTURE_MARKERS", "127.0.0.1:0"},
                                           {"GLOO_BYPASS_CAPTURE_MARKERS", "127.0.0.1:"},
+                                          {"GLOO_BYPASS_SECURITY", "on"},
+                                          {"GLOO_BYPASS_KEY_FILE", "key"},
+                                          {"GLOO_BYPASS_JOB", "a\tb"},
+                                          {"GLOO_BYPASS_JOB", std::string(129, 'a')},
                                           {"GLOO_BYPASS_FEC", "0"},
                                           {"GLOO_BYPASS_FEC", "26"},
                                           {"GLOO_BYPASS_FEC", "5%"},
@@ -297,6 +305,13 @@ TEST(Settings_Together, CaptureWithTwoPortsOfDpdk_IsRefused) {
   EXPECT_EQ(errorOf({capture}), "") << "beside UDP sockets it records the memory links";
   EXPECT_EQ(errorOf({capture, {"GLOO_BYPASS_NETWORK", "rdma"}}), "") << "beside RDMA too";
   EXPECT_EQ(errorOf({capture, {"GLOO_BYPASS_LINK", "netdev"}}), "");
+}
+
+// Whoever names a key file counts on being protected.
+TEST(Settings_Together, KeyFileWhileNothingIsSealed_BothAreNamed) {
+  const SettingText file{"GLOO_BYPASS_KEY_FILE", "/x/key"};
+  EXPECT_THAT(errorOf({file}), AllOf(HasSubstr("GLOO_BYPASS_KEY_FILE"), HasSubstr("GLOO_BYPASS_SECURITY")));
+  EXPECT_EQ(errorOf({file, {"GLOO_BYPASS_SECURITY", "encrypt"}}), "");
 }
 
 TEST(Settings_Validate, FieldSetByProgramOutOfRange_IsNamed) {

@@ -359,8 +359,8 @@ TEST_F(UdpNamespaces, LargeMessages_ArriveBitExactInFullDatagrams) {
       return transport->progress().waitUntil(condition, monotonicNow() + seconds(60));
     }
   } ends[2];
-  ends[0].transport = makeDatagramTransport({}, std::move(a_));
-  ends[1].transport = makeDatagramTransport({}, std::move(b_));
+  ends[0].transport = makeDatagramTransport({}, std::move(a_)).value();
+  ends[1].transport = makeDatagramTransport({}, std::move(b_)).value();
   std::vector<std::byte> addresses[2];
   for (int i = 0; i < 2; ++i) {
     ends[i].transport->progress().exclusive([&] {

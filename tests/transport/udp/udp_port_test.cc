@@ -409,7 +409,7 @@ class OneSession : public ::testing::Test, public ChannelObserver {
     auto port = openPort(at("127.0.0.1"));
     own_ = decode(port->localAddress()).value().front();
     peer_ = openPort(at("127.0.0.1"));
-    transport_ = makeDatagramTransport({}, std::move(port));
+    transport_ = makeDatagramTransport({}, std::move(port)).value();
     transport_->progress().exclusive([&] {
       auto channel = transport_->openChannel({}, this);
       ASSERT_TRUE(channel.ok());

@@ -1,0 +1,28 @@
+// What the sessions of a transport seal their datagrams with, from the configuration: whether they do, and the
+// pre-shared key.
+//
+// A key file has 64 hexadecimal digits, 256 random bits, and may end in a new line: `openssl rand -hex 32`. It must be
+// a regular file of this user that nobody else may read or write. It is read when the transport is made; a transport
+// that lives keeps its key.
+//
+// Thread: any.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "transport/base/config.h"
+#include "transport/base/status.h"
+#include "transport/security/key_agreement.h"
+
+namespace gloo_bypass {
+
+// Null: nothing is sealed. The error is one line, and shows nothing of the file's contents.
+Result<std::shared_ptr<const security::Credentials>> loadCredentials(const TransportConfig& config);
+// The contents of a key file.
+Result<security::Secret> readKeyFile(const std::string& path);
+// 32 bytes of the system's entropy; nullopt: a sandbox refuses the call.
+std::optional<security::Secret> drawSecret();
+
+}  // namespace gloo_bypass
