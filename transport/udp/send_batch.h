@@ -1,6 +1,7 @@
 // Datagrams that wait to be sent, in order. A run is a sequence of datagrams of one size to one peer; its last may be
-// shorter. The kernel takes a run as one segmented send. The batch copies payloads, except long lent ones: these stay
-// in the user's buffer until they are sent, or until keep() copies them. Pure. One owner.
+// shorter. The kernel takes a run as one segmented send. The batch copies payloads, except lent ones that are long or
+// have no header before them (sealed datagrams): these stay where they are until they are sent, or until keep() copies
+// them. Pure. One owner.
 #pragma once
 
 #include <algorithm>
@@ -36,7 +37,8 @@ class SendBatch {
     TimePoint singlyUntil{};
     Duration singlyFor{};
   };
-  // From this size on a payload is sent in place: a second piece of memory costs the kernel less than the copy.
+  // From this size on a payload behind a header is sent in place: a second piece of memory costs the kernel less than
+  // the copy.
   static constexpr std::size_t kInPlaceFrom = 4096;
   struct Datagram {
     std::byte* begin = nullptr;
@@ -70,7 +72,8 @@ class SendBatch {
     if (!joins) runs_.push_back({.to = &to, .segmentBytes = length, .first = datagrams_.size()});
     Datagram added{.begin = bytes_.get() + used_, .copied = datagram.header.size(), .inPlace = datagram.payload};
     std::copy(datagram.header.begin(), datagram.header.end(), added.begin);
-    if (!datagram.lent || datagram.payload.size() < kInPlaceFrom) copyIn(added);
+    const bool inPlace = datagram.lent && (datagram.payload.size() >= kInPlaceFrom || datagram.header.empty());
+    if (!inPlace) copyIn(added);
     datagrams_.push_back(added);
     ++runs_.back().segments;
     runs_.back().bytes += length;

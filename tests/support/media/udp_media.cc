@@ -15,12 +15,15 @@ std::vector<Medium> udpMedia() {
   rails.interface = "127.0.0.1,127.0.0.2,127.0.0.3";
   TransportConfig longRails = rails;
   longRails.session.longPathRtt = Duration{0};
+  TransportConfig sealed = one;
+  sealed.security = Security::kEncrypt;
   return {{.name = "Udp", .makeTransport = betweenPorts({one, one}, makePort)},
           {.name = "UdpRails", .makeTransport = betweenPorts({rails, rails}, makePort)},
           {.name = "UdpLongRails",
            .makeTransport = betweenPorts({longRails, longRails}, makePort),
            .largeSendWaits = false,
-           .variant = true}};
+           .variant = true},
+          {.name = "UdpSealed", .makeTransport = betweenPorts({sealed, sealed}, makePort), .variant = true}};
 }
 
 const MediaOf entry(udpMedia);
