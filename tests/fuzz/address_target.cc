@@ -90,7 +90,7 @@ void decodeChannel(std::span<const std::byte> bytes) {
   const std::vector<std::byte> port = channel.value().portAddress;
   decodePort(port);
   const auto again = decodeChannelAddress(encodeChannelAddress(channel.value()));
-  GLOO_BYPASS_CHECK(again.ok() && again.value().portAddress == port &&
+  GLOO_BYPASS_CHECK(again.ok() && again.value().portAddress == port && again.value().offer == channel.value().offer &&
                     again.value().sessionId == channel.value().sessionId);
 }
 

@@ -41,7 +41,7 @@ KeyAgreement::KeyAgreement(std::shared_ptr<const Credentials> credentials, Party
   early_ = extract({}, hasKey() ? credentials_->preSharedKey->bytes() : none.bytes());
   offer_.resize(kOfferBytes);
   FieldWriter writer(offer_.data());
-  writer(kVersion, hasKey(), publicKeyOf(privateKey_));
+  writer(kVersion, hasKey(), publicKeyOf(*privateKey_));
   writer(proofOf(own_, ranks_, std::span(offer_).first(kBeforeProof)));
 }
 
@@ -76,7 +76,7 @@ Secret KeyAgreement::transcript(const Party& peer, std::span<const std::byte> pe
 }
 
 Status KeyAgreement::accept(const Party& peer, std::span<const std::byte> offer) {
-  GLOO_BYPASS_CHECK(!session_);
+  if (!privateKey_) return differ("the keys of this connection are agreed on already, or cannot be");
   if (offer.size() != kOfferBytes) return differ("the peer's offer of keys in the rendezvous store is malformed");
   std::uint8_t version = 0, withKey = 0;
   PublicKey publicKey;
@@ -96,8 +96,8 @@ Status KeyAgreement::accept(const Party& peer, std::span<const std::byte> offer)
         "the key of GLOO_BYPASS_KEY_FILE or the name in GLOO_BYPASS_JOB is another one on the peer, or its address was "
         "changed in the rendezvous store: give both ranks the same key and job");
   }
-  const auto shared = sharedSecret(privateKey_, publicKey);
-  privateKey_ = {};
+  const auto shared = sharedSecret(*privateKey_, publicKey);
+  privateKey_.reset();
   if (!shared) return differ("the peer's public key in the rendezvous store is not one that a rank makes");
   const Secret handshake = extract(early_.bytes(), shared->bytes());
   session_ = deriveSecret(handshake, "gb session", transcript(peer, offer).bytes());

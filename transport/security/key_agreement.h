@@ -60,8 +60,8 @@ class KeyAgreement {
   KeyAgreement(std::shared_ptr<const Credentials> credentials, Party own, Ranks ranks, const Secret& privateKey);
 
   const std::vector<std::byte>& offer() const { return offer_; }
-  // `peer` and `offer`: hostile bytes from the store. Once; the private key is gone then. The error names what the two
-  // ranks must have alike.
+  // `peer` and `offer`: hostile bytes from the store. The error names what the two ranks must have alike; it can be
+  // called again then. Once it has used the private key that is gone, and another call is an error.
   Status accept(const Party& peer, std::span<const std::byte> offer);
 
   // After accept(): of what the session with `senderId` (the first rail's) sends over `rail`.
@@ -80,7 +80,7 @@ class KeyAgreement {
   const Ranks ranks_;
   std::uint64_t peerId_ = 0;
   Secret early_;
-  Secret privateKey_;
+  std::optional<Secret> privateKey_;  // nullopt: accept() has used it
   std::vector<std::byte> offer_;
   std::optional<Secret> session_;
 };

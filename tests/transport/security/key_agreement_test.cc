@@ -130,6 +130,13 @@ TEST(KeyAgreement, PublicKeyOfLowOrder_IsRefused) {
   EXPECT_FALSE(Rank(options).agreement.accept(b.party, offer).ok());
 }
 
+TEST(KeyAgreement, SecondOffer_IsRefused) {
+  const RankOptions options;
+  Rank a(options), b(second(options));
+  ASSERT_TRUE(a.meet(b).ok());
+  EXPECT_FALSE(a.meet(b).ok());
+}
+
 TEST(KeyAgreement, FreshPrivateKey_GivesOtherSecretsUnderTheSameKeyFile) {
   RankOptions options{.key = pattern(32, 9)};
   Rank a(options), b(second(options));
