@@ -112,7 +112,10 @@ class Prepared:
 def environment_of(library, folder):
     """The programs of the environment come first: compilers of DeepSpeed's operator look for ninja."""
     found = environment_with((program_places.HERE,)) | library.settings
-    found |= {"PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "TORCH_EXTENSIONS_DIR": folder / "extensions"}
+    found |= {
+        "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "TORCH_EXTENSIONS_DIR": folder / "extensions",
+    }
     return {name: str(value) for name, value in found.items()}
 
 
