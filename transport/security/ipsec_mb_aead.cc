@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/base/copy_part.h"
 #include "transport/security/aead.h"
 #include "transport/security/secret.h"
 
@@ -23,8 +24,8 @@ const IMB_MGR* functions() {
   return made;
 }
 
-// Below, one call on a copy takes less time than two on the pieces.
-constexpr std::size_t kGatherFrom = 4096;
+// Below, one call on a copy, which prefetches, takes less time than two on the pieces.
+constexpr std::size_t kGatherFrom = 16'384;
 
 const std::uint8_t* octets(const std::byte* bytes) { return reinterpret_cast<const std::uint8_t*>(bytes); }
 std::uint8_t* octets(std::byte* bytes) { return reinterpret_cast<std::uint8_t*>(bytes); }
@@ -46,7 +47,7 @@ class IpsecMbAead final : public Aead {
     if (second.size() < kGatherFrom) {
       const std::size_t length = first.size() + second.size();
       if (!first.empty()) std::memmove(out, first.data(), first.size());
-      if (!second.empty()) std::memmove(out + first.size(), second.data(), second.size());
+      if (second.data() != out + first.size()) copyPart<ColdEnd::kSource>(out + first.size(), second);
       IMB_AES128_GCM_ENC(f, &key_, &state_, octets(out), octets(out), length, octets(nonce.data()),
                          octets(associated.data()), associated.size(), octets(out + length), kTagBytes);
       return;
