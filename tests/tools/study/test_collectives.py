@@ -40,7 +40,9 @@ def why_no_study():
 @pytest.mark.parametrize("effort", links.EFFORTS)
 def test_Cells_EachEffort_GoOverEveryLink(effort):
     cells = measurement.cells_of(links.EFFORTS[effort], links.LINKS)
-    assert {cell.link.name for cell in cells} == {link.name for link in links.LINKS if link.ranks(links.EFFORTS[effort])}
+    assert {cell.link.name for cell in cells} == {
+        link.name for link in links.LINKS if link.ranks(links.EFFORTS[effort])
+    }
     assert all(size % 4 == 0 for cell in cells for size in cell.band.sizes())
     assert all(cell.ranks >= cell.link.least_ranks for cell in cells)
 
@@ -69,9 +71,7 @@ def report(wrong=0, described="2 ranks of one host: flat shared memory, 1 thread
         "schema": "gloo-bypass/all_reduce_perf/1",
         "build": {"commit": "0123abc"},
         "ranks": [{"devices": {"DPDK": "memif", "DPDK/own": described}}] * 2,
-        "results": [
-            {"size": 64, "transports": [{"transport": name, **figures} for name in ("DPDK", "DPDK/own")]},
-        ],
+        "results": [{"size": 64, "transports": [{"transport": name, **figures} for name in ("DPDK", "DPDK/own")]}],
     }
 
 
@@ -172,7 +172,9 @@ def run_of(tmp_path, rows, **changes):
         **{"schema": stored.SCHEMA, "commit": "0123abc", "date": "2026-11-27", "load_before": 0.1},
         **{"machine": {"processor": "a processor", "cores": 2, "kernel": "6.1"}, "others_cores": 0.0, "rates": []},
         **{"effort": "short", "left_out": [], "model": [], "rows": rows},
-        "choices": [{"link": "hosts", "ranks": 2, "bytes": 64, "default": None, "table": "one-shot", "own_cores": "direct"}]
+        "choices": [
+            {"link": "hosts", "ranks": 2, "bytes": 64, "default": None, "table": "one-shot", "own_cores": "direct"}
+        ]
         + [{"link": "memory", "ranks": 2, "bytes": 64, "default": "flat", "table": "one-shot"}],
     }
     path = tmp_path / "run.json"
@@ -181,7 +183,9 @@ def run_of(tmp_path, rows, **changes):
 
 
 def test_Table_Losers_StandBesideTheFastest_WithModelAndVerdict(tmp_path):
-    run = run_of(tmp_path, [row("Gloo's ring", 9.0), row("one-shot", 5.0, model_us=5.5), row("ring", 4.0, model_us=4.1)])
+    run = run_of(
+        tmp_path, [row("Gloo's ring", 9.0), row("one-shot", 5.0, model_us=5.5), row("ring", 4.0, model_us=4.1)]
+    )
     lines = tables.tables_of_link(run, links.BY_NAME["hosts"]).splitlines()
     assert lines[-3] == "| 2 ranks | Gloo's ring | one-shot | ring | the table |"
     assert lines[-1] == "| 64 B | 9 us | 5 us (5.5 us) | **4 us** (4.1 us) | **one-shot, 1.25 x** |"
@@ -257,7 +261,17 @@ def test_Command_BadInput_IsOneLine(arguments, status, reason):
 
 @pytest.mark.skipif(bool(why_no_study()), reason=why_no_study())
 def test_Command_TinyStudy_IsMeasuredStoredAndDrawn(tmp_path):
-    words = [*SCRIPT, "--effort", "tiny", "--build", BUILD, "--output", tmp_path / "logs", "--json", tmp_path / "run.json"]
+    words = [
+        *SCRIPT,
+        "--effort",
+        "tiny",
+        "--build",
+        BUILD,
+        "--output",
+        tmp_path / "logs",
+        "--json",
+        tmp_path / "run.json",
+    ]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=200)
     assert ended.returncode == 0, ended.stderr
     assert "| Memory of one host | 2 |" in ended.stdout and "Emulated links" in ended.stdout

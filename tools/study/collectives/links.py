@@ -70,8 +70,9 @@ EFFORTS = {
 
 @dataclass(frozen=True)
 class Setup:
-    """One set of processes. `name`: in messages. `transports(algorithms)`: what they compare, by name of a contender. `host_of(rank,
-    ranks)`: the namespace of each rank; None: all are in this one. `settings(host, folder)`: of a rank."""
+    """One set of processes. `name`: in messages. `transports(algorithms)`: what they compare, by name of a contender.
+    `host_of(rank, ranks)`: the namespace of each rank; None: all are in this one. `settings(host, folder)`: of a
+    rank."""
 
     name: str
     transports: object

@@ -132,7 +132,9 @@ class Measurement:
                 host = cell.setup.host_of(rank, cell.ranks) if cell.setup.host_of else 0
                 settings = self.settings(cell, host, place)
                 prefix = self.hosts.prefix(host) if cell.setup.host_of else []
-                ranks.start([*prefix, *words], clean_environment() | {"RANK": rank, "WORLD_SIZE": cell.ranks} | settings)
+                ranks.start(
+                    [*prefix, *words], clean_environment() | {"RANK": rank, "WORLD_SIZE": cell.ranks} | settings
+                )
             failed = ranks.wait(RUN_S)
         except StillRunning:
             raise CellError(f"not done within {RUN_S:g} s") from None

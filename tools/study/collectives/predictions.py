@@ -109,7 +109,9 @@ def model_of(program, place, ranks, rows, cores):
     if len(ring) < 2:
         return Model(program, place, ranks, None)
     hosts = place.hosts(ranks)
-    small, large = ((program.schedule(ranks, size, hosts, CALIBRATED_BY), time_s) for size, time_s in (ring[0], ring[-1]))
+    small, large = (
+        (program.schedule(ranks, size, hosts, CALIBRATED_BY), time_s) for size, time_s in (ring[0], ring[-1])
+    )
     return Model(program, place, ranks, steps.calibrated(small, large, cores))
 
 

@@ -1,11 +1,11 @@
 """The stored run of the study.
 
-    {"schema": "gloo-bypass/study-collectives/1", "commit": "0123abc", "date": "2026-11-27", "machine": {"processor": ...,
-     "cores": 2, ...}, "load_before": 0.1, "others_cores": 0.02, "rates": [...], "effort": "short", "left_out": [{"what":
-     ..., "why": ...}],
+    {"schema": "gloo-bypass/study-collectives/1", "commit": "0123abc", "date": "2026-11-27",
+     "machine": {"processor": ..., "cores": 2, ...}, "load_before": 0.1, "others_cores": 0.02, "rates": [...],
+     "effort": "short", "left_out": [{"what": ..., "why": ...}],
      "model": [{"link": "hosts", "ranks": 2, "alpha_us": 6.1, "beta_GBps": 3.2, "cores": 2}, ...],
-     "choices": [{"link": "hosts", "ranks": 2, "bytes": 64, "default": null, "table": "one-shot", "own_cores":
-     "one-shot"}, ...],
+     "choices": [{"link": "hosts", "ranks": 2, "bytes": 64, "default": null, "table": "one-shot",
+     "own_cores": "one-shot"}, ...],
      "rows": [{"link": "hosts", "ranks": 2, "bytes": 64, "contender": "ring", "p50_us": 12.0, "p99_us": 20.0,
      "rounds_us": [12.5, ...], "model_us": 12.2}, ...]}
 
