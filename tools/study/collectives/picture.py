@@ -1,5 +1,5 @@
-"""A stored run as a picture a link: how many times as long as the fastest each contender takes, a column for each number
-of ranks, measured above, the model below. Pure but for write()."""
+"""A stored run as a picture a link: how many times as long as the fastest each contender takes. A column for each
+number of ranks, measured above, the model below. Pure but for write()."""
 
 from gloo_bypass_tools.report import plots
 from gloo_bypass_tools.report.results_chart import size_label
@@ -12,13 +12,17 @@ WIDTH_IN = 9.0
 LEGEND_SHARE = 0.08  # of the figure's height, below
 CHOSEN = {"marker": "o", "markersize": 9, "fillstyle": "none", "linestyle": "", "markeredgewidth": 1.4}
 LEVELS = (1, 2, 5, 10, 20, 50, 100)  # times the fastest
+LOWEST = 0.8
 LINE = {"marker": ".", "markersize": 4.5, "linewidth": 1.5}
 # Text stays text, and the same run gives the same bytes.
 AS_SVG = {"svg.fonttype": "none", "svg.hashsalt": "gloo-bypass"}
 
 
-def looks_of(names, theme):
-    return {name: panels.look_of(index, theme) for index, name in enumerate(names)}
+def looks_of(run, link, theme):
+    """Of this link's contenders; each looks the same in all pictures of a run."""
+    everywhere = dict.fromkeys(row.contender for row in run.rows)
+    looks = {name: panels.look_of(index, theme) for index, name in enumerate(everywhere)}
+    return {name: looks[name] for name in dict.fromkeys(row.contender for row in run.rows if row.link == link.name)}
 
 
 def measured_us(row):
@@ -65,8 +69,7 @@ def draw_choices(axes, run, link, ranks, lines, theme):
 
 def figure_of(run, link, theme=plots.LIGHT):
     numbers = run.ranks(link.name)
-    names = list(dict.fromkeys(name for ranks in numbers for name in run.contenders(link.name, ranks)))
-    looks = looks_of(names, theme)
+    looks = looks_of(run, link, theme)
     figure, grid = panels.panels(theme, len(numbers), [HEIGHT_IN, HEIGHT_IN], f"{link.title}: times the fastest")
     figure.set_figwidth(WIDTH_IN)
     for column, ranks in enumerate(numbers):
@@ -75,8 +78,10 @@ def figure_of(run, link, theme=plots.LIGHT):
         draw_panel(measured, sizes, lines, looks)
         draw_choices(measured, run, link, ranks, lines, theme)
         draw_panel(modelled, sizes, lines_of(run, link, ranks, model_us), looks)
-        modelled.set_ylim(measured.get_ylim())
         measured.set_title(f"{ranks} ranks", loc="left", color=theme.ink, fontsize=10, fontweight="bold")
+    highest = max(axes.get_ylim()[1] for axes in grid.flat)
+    for axes in grid.flat:
+        axes.set_ylim(LOWEST, highest)
     grid[0][0].set_ylabel("measured", fontsize=9.5)
     grid[1][0].set_ylabel("model", fontsize=9.5)
     chosen = "what runs by default" if link.default else "what the table chooses"

@@ -65,15 +65,21 @@ def measured(given, folder):
     return next(iter(runs.commits), ""), rows, left_out, parameters, choices
 
 
+def take_rates(given, rates):
+    """Not where nothing is to be learned from the figures."""
+    if given.effort != "tiny":
+        rates.take()
+
+
 def measure(given, folder):
     described = machine.describe_system()
     show_start("study", described)
     rates = RateSamples()
-    rates.take()
+    take_rates(given, rates)
     others = machine.OtherWork()
     found = measured(given, folder)
     others_cores = others.cores()
-    rates.take()
+    take_rates(given, rates)
     _, rows, left_out, *_ = found
     for what, why in left_out:
         print(f"not measured: {what}: {why}", file=sys.stderr)
