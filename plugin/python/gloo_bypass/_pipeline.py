@@ -107,7 +107,7 @@ def _elements_of_a_piece(count: int, breadth: int, width: int) -> int:
 
 
 class Plan:
-    """How an operation is cut. `in_place`: the outputs are the inputs. `width`: bytes of an element. `breadth`: the most
+    """How an operation is cut. `in_place`: outputs are the inputs. `width`: bytes of an element. `breadth`: the most
     blocks that any rank has, by which all ranks cut; 0: blocks may differ in length, between ranks too, so that the
     operation stays whole."""
 
