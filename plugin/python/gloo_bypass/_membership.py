@@ -83,7 +83,8 @@ class Membership(Answers):
             return None
         store = dist.PrefixStore(f"split-{number}-{'-'.join(map(str, ranks))}/", self._own_store)
         names = group_name or f"{self.group_name}:split:{number}", group_desc or f"{self.group_desc}:split:{number}"
-        return self._made(store, ranks.index(self._rank), len(ranks), timeout or self._timeout, names)
+        limit = timeout or (self._timeout if opts is None else opts._timeout)
+        return self._made(store, ranks.index(self._rank), len(ranks), limit, names)
 
     splitGroup = split_group
 

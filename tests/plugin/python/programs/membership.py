@@ -137,7 +137,9 @@ def split():
     dist.init_process_group("bypass")
     group = dist.group.WORLD
     ranks = [[0, 1], list(range(2, SIZE))][RANK >= 2]
-    part = group.split_group(ranks[::-1])  # the list's order
+    options = group.options
+    part = group.split_group(ranks[::-1], opts=options)  # the list's order
+    assert part.options._timeout == options._timeout
     assert part.rank() == ranks[::-1].index(RANK) and part.size() == len(ranks)
     assert part.group_desc == "default_pg:split:0" and part.get_group_store() is not group.get_group_store()
     check(part, len(ranks))
