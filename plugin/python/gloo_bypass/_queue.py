@@ -3,6 +3,7 @@ any, the group's other operations go behind them, so that all ranks run all of t
 
 import collections
 import functools
+import os
 import threading
 from typing import Any, Callable, Deque, List, Optional, Tuple
 
@@ -74,6 +75,7 @@ class Queue:
         self._waiting: Deque[Tuple[Callable[[], None], Any, Ticket]] = collections.deque()
         self._thread: Optional[threading.Thread] = None
         self._closed = False
+        self._process = os.getpid()
         self.pending = 0  # operations that were submitted and have not ended
 
     def submit(self, run: Callable[[], None], kept: Any) -> Ticket:
@@ -91,6 +93,8 @@ class Queue:
     def close(self) -> None:
         """Once the group is closed, so that operations end. Python must not end before the thread: it would come back
         from C++ to no interpreter."""
+        if self._process != os.getpid():
+            return  # forked: the thread is the parent's, and may hold the lock here for ever
         with self._changed:
             self._closed = True
             self._changed.notify()
