@@ -1,9 +1,11 @@
 """Training as people write it, over our collectives and over Gloo: the same numbers."""
 
 import os
+import pathlib
 import re
 import signal
 import subprocess
+import tempfile
 
 import pytest
 from conftest import PROGRAMS, ROOT, environment_for, run
@@ -50,11 +52,12 @@ def test_Program_ThatSaysGloo_TrainsOverOurCollectives(both):
         assert number == gloos[where]
 
 
-def test_Torchft_ReplicaIsKilledAndReplaced_AllEndWithTheSameParameters(new_enough, tmp_path):  # noqa: F811
-    environment = environment_for(tmp_path, OMP_NUM_THREADS=1, RUST_LOG="warn")
+def output_of_torchft(folder):
+    """And its exit status, in the last line."""
+    environment = environment_for(folder, OMP_NUM_THREADS=1, RUST_LOG="warn")
     if run(["-c", "import torchft"], environment, status=None).returncode != 0:
         pytest.skip(f"{PYTHON} has no torchft")
-    with open(tmp_path / "output", "wb") as file:
+    with open(folder / "output", "wb") as file:
         process = subprocess.Popen(
             [PYTHON, PROGRAMS / "torchft_replicas.py"],
             env=environment,
@@ -67,12 +70,17 @@ def test_Torchft_ReplicaIsKilledAndReplaced_AllEndWithTheSameParameters(new_enou
         process.wait(3 * HANG_SECONDS)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-    output = (tmp_path / "output").read_text(errors="replace")
+        process.wait()
+    return (folder / "output").read_text(errors="replace") + f"\nstatus={process.returncode}"
+
+
+def test_Torchft_ReplicaIsKilledAndReplaced_AllEndWithTheSameParameters(new_enough):  # noqa: F811
+    with tempfile.TemporaryDirectory(prefix="gbt") as short:  # sockets have short names
+        output = output_of_torchft(pathlib.Path(short))
     ends = re.findall(r"^replica=(\d) of 3 steps=20 parameters=([0-9a-f]{64})$", output, re.MULTILINE)
-    assert process.returncode == 0 and "replica 1 was killed" in output, output
-    assert sorted(replica for replica, _ in ends) == ["0", "1", "2"] and len({digest for _, digest in ends}) == 1, (
-        output
-    )
+    assert "replica 1 was killed" in output and output.endswith("status=0"), output
+    replicas, digests = zip(*ends)
+    assert sorted(replicas) == ["0", "1", "2"] and len(set(digests)) == 1, output
 
 
 def test_Torchft_ClassInTheDocument_IsTheOneThatWasTried():
