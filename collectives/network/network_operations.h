@@ -1,0 +1,118 @@
+// What an executor between hosts does, but for waiting: begins and advances one operation after the other, tells and
+// hears what ranks call and why they fail, and holds the program's own messages. It knows no clock: network_executor.h
+// waits in real time, the simulator (tools/simulation/hunt) in virtual time.
+//
+//   begin() -> advance() after anything that happened, until settled()        -> outcome()
+//              after kLongWait without an end: tellWhatIsCalled()                 |
+//              at the deadline: timeOut()                                         v
+//              in the end, if it failed: wait for wordsHaveLeft(), at most kLastWords, then cancel()
+//
+// Thread: the engine's exclusive access, but for failure().
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "collectives/network/mailbox.h"
+#include "collectives/network/operation_run.h"
+#include "collectives/network/outgoing_copies.h"
+#include "collectives/network/peer.h"
+#include "collectives/schedule/choices.h"
+#include "transport/base/time.h"
+
+namespace gloo_bypass::collectives {
+
+class NetworkOperations final : private PeerEvents {
+ public:
+  // From here on a wait is long: ranks compare what they have called.
+  static constexpr Duration kLongWait = std::chrono::milliseconds(200);
+  // How long a failing rank waits for its word to leave, before it takes its buffers back.
+  static constexpr Duration kLastWords = std::chrono::milliseconds(50);
+
+  // `hostOf`: the host of each rank, for two-level algorithms; empty: all on one.
+  NetworkOperations(int rank, int size, std::vector<int> hostOf, ChoiceTable choices);
+  NetworkOperations(const NetworkOperations&) = delete;
+  NetworkOperations& operator=(const NetworkOperations&) = delete;
+  // Messages of the program that have not ended end with kCancelled; leaves the peers in good order. Only the
+  // destructor may follow.
+  void leave();
+
+  // By rank; null: this one. Whoever made this connects them.
+  const std::vector<std::unique_ptr<Peer>>& peers() const { return peers_; }
+  // Null once the group has failed: *failure() says why.
+  Mailbox* mailbox() { return failure_ ? nullptr : &mailbox_; }
+
+  // `ranks` empty: among all ranks, under the next number. Else among these, where the call's root and blocks are
+  // places in `ranks`, under a number above that of every earlier one. False: this operation is lost.
+  bool begin(const Call& call, std::span<const int> ranks = {}, std::uint64_t number = 0);
+  void advance();
+  // The operation has ended, or is lost.
+  bool settled() const { return isLost() || operation_.over(); }
+  void tellWhatIsCalled();
+  // It has not settled `after` its begin.
+  void timeOut(const Call& call, Duration after);
+  // Of the operation that has settled. A failure that came after its end is the next operation's.
+  Status outcome() const { return operation_.over() ? Status() : *failure_; }
+
+  void abort();
+  // For good: operations from `firstLost` on are lost, those before may still end well. The first reason stays; the
+  // others hear it.
+  void fail(Error error, std::uint64_t firstLost);
+  bool wordsHaveLeft() const { return copies_.idle(); }
+  // The buffers of the operation under way are not touched any more.
+  void cancel() { operation_.cancel(); }
+
+  // Any thread: the error if this operation is lost.
+  Status failure(std::uint64_t number) const {
+    if (number < firstLost_.load(std::memory_order_acquire)) return {};
+    return *failure_;  // constant from then on
+  }
+  const std::optional<Error>& failure() const { return failure_; }
+
+ private:
+  // Operations that a peer may still ask about.
+  static constexpr std::size_t kRemembered = 64;
+  // The number of no operation.
+  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+
+  struct Called {
+    std::uint64_t number = 0;
+    DescriptionWords words;
+  };
+
+  std::vector<std::unique_ptr<Peer>> makePeers();
+  // Whether the operation under way, or the last one, is lost.
+  bool isLost() const { return operations_ >= firstLost_; }
+  const Schedule& scheduleFor(const Call& call, const Choice& choice, std::span<const int> ranks, Place place);
+  void failIf(const Status& status);
+  void fail(Error error) { fail(std::move(error), operations_ + (operation_.over() ? 1 : 0)); }
+  void onControl(Peer& peer, const ControlMessage& message) override;
+  void onPeerFailed(const Peer& peer, const ControlMessage& message);
+  void onProgramMessage(Peer& peer, std::uint32_t tag) override;
+  void onEnded(Peer& peer) override;
+
+  const int rank_, size_;
+  const std::vector<int> hostOf_;
+  const ChoiceTable choices_;
+  const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: this one
+  OutgoingCopies copies_;
+  OperationRun operation_;
+  Mailbox mailbox_;
+  const bool sharedHosts_;
+  std::map<std::tuple<Kind, Algorithm, int, std::vector<int>>, Schedule> schedules_;
+  std::array<Called, kRemembered> called_{};
+  std::uint64_t operations_ = 0;  // the number of the last one begun
+  std::optional<Error> failure_;
+  // The first operation that it ends. Others read it, and then failure_.
+  std::atomic<std::uint64_t> firstLost_{kNone};
+};
+
+}  // namespace gloo_bypass::collectives
