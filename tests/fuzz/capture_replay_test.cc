@@ -2,10 +2,10 @@
 #include <gtest/gtest.h>
 
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/sim/random.h"
 #include "tests/sim/settings.h"
 #include "tests/tools/capture/capture_builder.h"
 #include "tests/tools/capture/operation_frames.h"
+#include "tools/simulation/core/random.h"
 
 namespace gloo_bypass::fuzz {
 namespace {

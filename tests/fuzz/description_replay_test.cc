@@ -9,8 +9,8 @@
 
 #include "tests/fuzz/corpus.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/sim/random.h"
 #include "tests/sim/settings.h"
+#include "tools/simulation/core/random.h"
 
 namespace gloo_bypass::fuzz {
 namespace {

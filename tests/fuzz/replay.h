@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "tests/fuzz/corpus.h"
-#include "tests/sim/random.h"
 #include "tests/sim/settings.h"
+#include "tools/simulation/core/random.h"
 
 namespace gloo_bypass::fuzz {
 

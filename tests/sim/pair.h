@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/conversation.h"
+#include "tools/simulation/core/conversation.h"
 #include "tools/simulation/core/host.h"
 #include "tools/simulation/core/link.h"
 #include "tools/simulation/core/simulation.h"

@@ -4,9 +4,9 @@
 #include <deque>
 #include <vector>
 
-#include "tests/sim/conversation.h"
 #include "tests/sim/settings.h"
 #include "tests/sim/stream.h"
+#include "tools/simulation/core/conversation.h"
 
 namespace gloo_bypass::sim {
 namespace {

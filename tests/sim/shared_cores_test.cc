@@ -5,9 +5,9 @@
 #include <string>
 
 #include "tests/sim/pair.h"
-#include "tests/sim/random.h"
 #include "tests/sim/settings.h"
 #include "tests/sim/stream.h"
+#include "tools/simulation/core/random.h"
 
 namespace gloo_bypass::sim {
 namespace {

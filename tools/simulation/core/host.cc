@@ -78,6 +78,9 @@ bool Host::pumpEvents() {
   SessionEvent event;
   while (session_.pollEvent(&event)) {
     any = true;
+    if (lead_ != nullptr && session_.state() == SessionState::kFailed) {
+      lead_->session_.fail(session_.error(), /*tellPeer=*/true);  // parts of its messages are lost
+    }
     if (observer_) observer_(event);
   }
   return any;

@@ -1,4 +1,4 @@
-#include "tests/sim/conversation.h"
+#include "tools/simulation/core/conversation.h"
 
 #include <fmt/format.h>
 
@@ -12,6 +12,7 @@ constexpr std::byte kUntouched{0xa5};
 constexpr std::byte kScribble{0xee};  // written over a buffer that the session has given back
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::size_t kMaxFaults = 8;
+constexpr std::uint64_t kMostKeys = 1'000'000;
 constexpr OperationToken kPersistentToken = 1'000'000'000;
 constexpr OperationToken kWithdrawnToken = 2'000'000'000;  // + index
 
@@ -55,62 +56,34 @@ bool matchesPattern(std::span<const std::byte> buffer, std::uint64_t seed) {
 
 Conversation::Conversation(Simulation& simulation, Host& sender, Host& receiver, const TrafficModel& model,
                            std::uint64_t seed)
-    : simulation_(simulation), sender_(sender), receiver_(receiver), model_(model), random_(seed) {
-  plan();
-}
+    : Conversation(simulation, sender, receiver, planTraffic(model, seed), model.lossless, seed) {}
 
-void Conversation::plan() {
+Conversation::Conversation(Simulation& simulation, Host& sender, Host& receiver,
+                           const std::vector<PlannedMessage>& plan, bool lossless, std::uint64_t seed)
+    : simulation_(simulation), sender_(sender), receiver_(receiver), lossless_(lossless), random_(mixBits(seed)) {
   // Tags use all 64 bits, and the persistent key has the tag of an ordinary one: only the kind tells them apart.
   tagBase_ = random_.next();
-  for (int i = 0; i < model_.messages && plannedBytes_ < model_.totalBytes; ++i) {
-    planMessage(model_.totalBytes - plannedBytes_);
+  for (const PlannedMessage& planned : plan) {
+    Message& m = messages_.emplace_back();
+    static_cast<PlannedMessage&>(m) = planned;
+    m.messageKey = keyOf(planned);
+    m.pattern = random_.next();
   }
-  std::stable_sort(messages_.begin(), messages_.end(),
-                   [](const Message& a, const Message& b) { return a.sendAt < b.sendAt; });
-  orderReceives();
   layOutRegion();
 }
 
-void Conversation::planMessage(std::size_t budget) {
-  Message m;
-  const double choice = random_.uniform();
-  if (choice < 0.15 && model_.announced) {
-    m.kind = KeyKind::kAnnounced;
-    m.key = {MessageKind::kUnbound, tagBase_ + kAnnouncedTag};
-    m.cancelSend = random_.chance(0.3);
-  } else if (choice < 0.3 && model_.persistent) {
-    m.kind = KeyKind::kPersistent;
-    m.key = {MessageKind::kBound, tagBase_};
-  } else if (choice < 0.4 && model_.withdrawn) {
-    m.kind = KeyKind::kWithdrawn;
-    m.key = {MessageKind::kUnbound, tagBase_ + kWithdrawnTag + messages_.size()};
-  } else {
-    m.key = {MessageKind::kUnbound, tagBase_ + random_.below(static_cast<std::uint64_t>(model_.ordinaryKeys))};
+MessageKey Conversation::keyOf(const PlannedMessage& message) const {
+  switch (message.kind) {
+    case KeyKind::kAnnounced:
+      return {MessageKind::kUnbound, tagBase_ + kAnnouncedTag};
+    case KeyKind::kPersistent:
+      return {MessageKind::kBound, tagBase_};
+    case KeyKind::kWithdrawn:
+      return {MessageKind::kUnbound, tagBase_ + kWithdrawnTag + message.key};
+    case KeyKind::kOrdinary:
+      break;
   }
-  const std::size_t maximum = std::max<std::size_t>(2, std::min(model_.maxMessageBytes, budget));
-  m.length = random_.chance(0.05) ? 0 : static_cast<std::size_t>(random_.logUniform(1, static_cast<double>(maximum)));
-  m.capacity = m.length + (random_.chance(0.5) ? 0 : random_.below(1000));
-  m.sendAt = Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(model_.spread.count())));
-  m.receiveAt = Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(model_.spread.count())));
-  m.pattern = random_.next();
-  m.confirmed = random_.chance(0.3);
-  m.consumes = m.kind != KeyKind::kPersistent && random_.chance(0.5);
-  plannedBytes_ += m.length;
-  messages_.push_back(std::move(m));
-}
-
-// Receives of one key are posted in the order in which they must match; over keys, in any order.
-void Conversation::orderReceives() {
-  std::map<std::uint64_t, std::vector<std::size_t>> keys;
-  for (std::size_t i = 0; i < messages_.size(); ++i) {
-    if (messages_[i].kind == KeyKind::kOrdinary) keys[messages_[i].key.tag].push_back(i);
-  }
-  for (auto& [tag, indices] : keys) {
-    std::vector<Duration> times;
-    for (const std::size_t i : indices) times.push_back(messages_[i].receiveAt);
-    std::sort(times.begin(), times.end());
-    for (std::size_t k = 0; k < indices.size(); ++k) messages_[indices[k]].receiveAt = times[k];
-  }
+  return {MessageKind::kUnbound, tagBase_ + message.key};
 }
 
 void Conversation::layOutRegion() {
@@ -148,11 +121,10 @@ void Conversation::start() {
 void Conversation::postSend(std::size_t index) {
   sender_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
-    const SendRequest request{index, m.key, m.sendBuffer.data(), m.length, m.remoteOffset, m.confirmed};
+    const SendRequest request{index, m.messageKey, m.sendBuffer.data(), m.length, m.remoteOffset, m.confirmed};
     if (m.kind == KeyKind::kAnnounced) announcedOrder_.push_back(index);
     if (const Status posted = session.postSend(request); !posted.ok()) {
-      fault("postSend of message " + std::to_string(index) + ": " + posted.error().message);
-      return;
+      return refused(sender_, "postSend", index, posted);
     }
     if (!m.cancelSend) return;
     // Nothing can have left yet, so the receiver must never see it, unless the session has copied it.
@@ -169,13 +141,13 @@ void Conversation::postSend(std::size_t index) {
 void Conversation::postReceive(std::size_t index) {
   receiver_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
-    m.receiveBuffer.assign(m.capacity + kGuardBytes, kUntouched);
+    m.receiveBuffer.assign(m.length + m.room + kGuardBytes, kUntouched);
     const Status posted = session.postReceive({.token = index,
-                                               .key = m.key,
+                                               .key = m.messageKey,
                                                .data = m.receiveBuffer.data(),
-                                               .capacity = m.capacity,
+                                               .capacity = m.length + m.room,
                                                .consumer = m.consumes ? addingTo(m.receiveBuffer) : BytesConsumer{}});
-    if (!posted.ok()) fault("postReceive of message " + std::to_string(index) + ": " + posted.error().message);
+    if (!posted.ok()) refused(receiver_, "postReceive", index, posted);
   });
 }
 
@@ -183,21 +155,21 @@ void Conversation::postPersistent() {
   receiver_.operate([this](Session& session, TimePoint) {
     const MessageKey key{MessageKind::kBound, tagBase_};
     const Status posted = session.postReceive({kPersistentToken, key, region_.data(), region_.size(), true});
-    if (!posted.ok()) fault("persistent postReceive: " + posted.error().message);
+    if (!posted.ok()) refused(receiver_, "persistent postReceive", 0, posted);
   });
 }
 
 void Conversation::postWithdrawn(std::size_t index) {
   receiver_.operate([this, index](Session& session, TimePoint) {
     Message& m = messages_[index];
-    m.withdrawnBuffer.assign(m.capacity + kGuardBytes, kUntouched);
+    m.withdrawnBuffer.assign(m.length + m.room + kGuardBytes, kUntouched);
     m.withdrawnOpen = true;
     const Status posted = session.postReceive({.token = kWithdrawnToken + index,
-                                               .key = m.key,
+                                               .key = m.messageKey,
                                                .data = m.withdrawnBuffer.data(),
-                                               .capacity = m.capacity,
+                                               .capacity = m.length + m.room,
                                                .consumer = m.consumes ? addingTo(m.withdrawnBuffer) : BytesConsumer{}});
-    if (!posted.ok()) fault("postReceive (withdrawn): " + posted.error().message);
+    if (!posted.ok()) refused(receiver_, "postReceive (withdrawn)", index, posted);
   });
 }
 
@@ -230,7 +202,7 @@ void Conversation::onSenderEvent(const SessionEvent& event) {
   if (completedBytes_ > sender_.session().counters().payloadBytesSent) {
     fault(fmt::format("send {} completed before all of it had gone out", event.token));
   }
-  if (m.confirmed && !model_.lossless) confirmedBytes_ += m.length;
+  if (m.confirmed && !lossless_) confirmedBytes_ += m.length;
   if (confirmedBytes_ > receiver_.session().counters().payloadBytesReceived) {
     fault(fmt::format("send {} was confirmed before it had arrived", event.token));
   }
@@ -279,7 +251,7 @@ void Conversation::onPersistentReceived(std::size_t length) {
 
 void Conversation::onAnnounced(MessageKey key, std::size_t length) {
   const std::uint64_t withdrawn = key.tag - tagBase_ - kWithdrawnTag;
-  if (key.kind == MessageKind::kUnbound && withdrawn < static_cast<std::uint64_t>(model_.messages)) {
+  if (key.kind == MessageKind::kUnbound && withdrawn < kMostKeys) {
     onWithdrawnAnnounced(key);
     return;
   }
@@ -311,7 +283,8 @@ void Conversation::postAnnounced() {
 }
 
 void Conversation::onWithdrawnAnnounced(MessageKey key) {
-  const auto m = std::find_if(messages_.begin(), messages_.end(), [&](const Message& each) { return each.key == key; });
+  const auto m =
+      std::find_if(messages_.begin(), messages_.end(), [&](const Message& each) { return each.messageKey == key; });
   if (m == messages_.end()) {
     fault("a message was announced that was not sent");
     return;
@@ -323,11 +296,11 @@ void Conversation::onWithdrawnAnnounced(MessageKey key) {
 }
 
 void Conversation::judge(Message& message, std::span<const std::byte> bytes, std::size_t length) {
-  if (message.received) fault(fmt::format("message with tag {:x} arrived twice", message.key.tag));
+  if (message.received) fault(fmt::format("message with tag {:x} arrived twice", message.messageKey.tag));
   if (length != message.length) {
-    fault(fmt::format("message with tag {:x}: {} bytes arrived of {}", message.key.tag, length, message.length));
+    fault(fmt::format("message with tag {:x}: {} bytes arrived of {}", message.messageKey.tag, length, message.length));
   } else if (!matchesPattern(bytes.first(length), message.pattern)) {
-    fault(fmt::format("message with tag {:x}, {} bytes: the wrong bytes arrived", message.key.tag, length));
+    fault(fmt::format("message with tag {:x}, {} bytes: the wrong bytes arrived", message.messageKey.tag, length));
   }
   message.received = true;
   --openReceives_;
@@ -359,6 +332,13 @@ void Conversation::checkBuffers() {
 std::string Conversation::progress() const {
   return fmt::format("{} of {} messages delivered, {} sends and {} receives open", messagesDelivered_, messages_.size(),
                      openSends_, openReceives_);
+}
+
+void Conversation::refused(const Host& host, const char* what, std::size_t index, const Status& status) {
+  const SessionState state = host.session().state();
+  const bool ended = state == SessionState::kPeerClosed || state == SessionState::kFailed ||
+                     state == SessionState::kClosing || state == SessionState::kClosed;
+  if (!ended) fault(fmt::format("{} of message {}: {}", what, index, status.error().message));
 }
 
 void Conversation::fault(std::string text) {

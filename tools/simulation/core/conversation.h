@@ -1,36 +1,20 @@
-// One direction of traffic between two hosts, planned at random from a seed, and the checks on its arrival: every
-// message bit-exact, in order of its key, once; buffers untouched outside the time in which they are lent.
+// One direction of traffic between two hosts, and the checks on its arrival: every message bit-exact, in order of its
+// key, once; buffers untouched outside the time in which they are lent. traffic.h says what the messages are.
 //
-// Kinds of keys, by what the receiver does:
-//   ordinary    receives posted at random times, before or after the message arrives
-//   announced   a receive is posted only when the message is announced (recv-from-any); some sends are cancelled
-//   persistent  a bound region; each message lands at its offset
-//   withdrawn   every message's first receive is cancelled at a random moment
-//
-// Some receives have a consumer that adds, so that bytes which come twice give a wrong sum.
+// If its session ends early, what is posted later is refused, and no completion may come.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "tests/sim/random.h"
 #include "tools/simulation/core/host.h"
+#include "tools/simulation/core/random.h"
+#include "tools/simulation/core/traffic.h"
 
 namespace gloo_bypass::sim {
-
-struct TrafficModel {
-  int messages = 20;
-  std::size_t maxMessageBytes = 1 << 20;
-  std::size_t totalBytes = 4 << 20;  // plans no further messages beyond
-  int ordinaryKeys = 4;
-  bool announced = true, persistent = true, withdrawn = true;
-  bool lossless = false;                            // accepted datagrams arrive, so sends need no confirmation
-  Duration spread = std::chrono::milliseconds(10);  // sends and receives are posted within it
-};
 
 // Bytes that depend on seed and position, so that a shifted, swapped or stale block shows.
 void fillPattern(std::span<std::byte> buffer, std::uint64_t seed);
@@ -39,10 +23,13 @@ bool matchesPattern(std::span<const std::byte> buffer, std::uint64_t seed);
 class Conversation {
  public:
   Conversation(Simulation& simulation, Host& sender, Host& receiver, const TrafficModel& model, std::uint64_t seed);
+  // `plan` as planTraffic() orders it. `lossless`: as in TrafficModel.
+  Conversation(Simulation& simulation, Host& sender, Host& receiver, const std::vector<PlannedMessage>& plan,
+               bool lossless, std::uint64_t seed);
   Conversation(const Conversation&) = delete;
   Conversation& operator=(const Conversation&) = delete;
 
-  // Plans everything for the time from now on. The hosts' observers must pass events on.
+  // The plan's times count from now on. The hosts' observers must pass events on.
   void start();
   void onSenderEvent(const SessionEvent& event);
   void onReceiverEvent(const SessionEvent& event);
@@ -58,17 +45,9 @@ class Conversation {
   std::uint64_t bytesDelivered() const { return bytesDelivered_; }
 
  private:
-  enum class KeyKind : std::uint8_t { kOrdinary, kAnnounced, kPersistent, kWithdrawn };
-
-  struct Message {
-    KeyKind kind = KeyKind::kOrdinary;
-    MessageKey key;
-    std::size_t length = 0;
-    std::size_t capacity = 0;
+  struct Message : PlannedMessage {
+    MessageKey messageKey;
     std::uint64_t remoteOffset = 0;
-    Duration sendAt{0}, receiveAt{0};
-    bool cancelSend = false, confirmed = false;
-    bool consumes = false;  // its receives have a consumer
     std::uint64_t pattern = 0;
     std::vector<std::byte> sendBuffer, receiveBuffer;
     bool sendOpen = false, sendCancelled = false, received = false;
@@ -77,9 +56,7 @@ class Conversation {
     bool withdrawnOpen = false, withdrawnCancelled = false;
   };
 
-  void plan();
-  void planMessage(std::size_t budget);
-  void orderReceives();
+  MessageKey keyOf(const PlannedMessage& message) const;
   void layOutRegion();
   void postSend(std::size_t index);
   void postReceive(std::size_t index);
@@ -92,12 +69,14 @@ class Conversation {
   void postAnnounced();
   void onWithdrawnAnnounced(MessageKey key);
   void judge(Message& message, std::span<const std::byte> bytes, std::size_t length);
+  // The session took no post: a fault if it lives.
+  void refused(const Host& host, const char* what, std::size_t index, const Status& status);
   void fault(std::string text);
 
   Simulation& simulation_;
   Host& sender_;
   Host& receiver_;
-  const TrafficModel model_;
+  const bool lossless_;
   Random random_;
   std::deque<Message> messages_;  // in the order of sending; a deque keeps addresses valid
   std::vector<std::byte> region_;
@@ -105,7 +84,6 @@ class Conversation {
   std::deque<std::size_t> announcedOrder_;   // sent on the announced key, not yet announced
   std::deque<std::size_t> announcedToPost_;  // announced, their receive not yet posted
   std::uint64_t tagBase_ = 0;
-  std::size_t plannedBytes_ = 0;
   std::size_t openSends_ = 0, openReceives_ = 0;
   std::uint64_t messagesDelivered_ = 0, bytesDelivered_ = 0;
   std::uint64_t completedBytes_ = 0, confirmedBytes_ = 0;  // of sends that have completed
