@@ -190,6 +190,7 @@ class Session {
   void handleContent(TimePoint now, const wire::ParsedPacket& packet, std::size_t datagramBytes);
   void handleHello(TimePoint now, const wire::ParsedPacket& packet);
   void handleEcho(TimePoint now, const wire::PacketHeader& header);
+  void suspectLossProbe(TimePoint now);
   bool noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet);
   bool handleAcknowledgement(TimePoint now, const wire::ParsedPacket& packet);
   bool acknowledgeRange(TimePoint now, std::uint64_t begin, std::uint64_t end, const wire::PacketHeader& header);

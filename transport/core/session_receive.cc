@@ -8,6 +8,8 @@ namespace {
 // RFC 9002, 7.6.1: what was sent over three probe timeouts is lost. With back-off these are so many lost probes and
 // one answered.
 constexpr unsigned kPersistentProbes = 2;
+// So many loss probes without an acknowledgement, while smaller datagrams are answered: two rounds of two.
+constexpr unsigned kSuspectProbes = 4;
 // A thread that wants to run waits hardly longer for its core.
 constexpr Duration kMostLateness = std::chrono::milliseconds(30);
 
@@ -168,6 +170,14 @@ void Session::handleEcho(TimePoint now, const wire::PacketHeader& header) {
   if (path_.rttHistogram != nullptr) path_.rttHistogram->add(rtt);
 }
 
+// A loss probe and the question that goes with it leave in the same instant, so an answer does not show that the probe
+// was overtaken. If questions are answered time and again, and the frame is not acknowledged, it may be too long.
+void Session::suspectLossProbe(TimePoint now) {
+  std::uint64_t probed = 0;
+  if (liveness_.unanswered < kSuspectProbes || !board_.highestInFlight(&probed)) return;
+  path_.mtu.suspect(now, board_.frame(probed).sentDatagramBytes());
+}
+
 // The echo says when the newest datagram that arrived was sent. True: that is new, and the acknowledgement reports
 // everything that the peer has.
 bool Session::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet) {
@@ -178,6 +188,7 @@ bool Session::noteArrivalEchoed(TimePoint now, const wire::ParsedPacket& packet)
   if (path_.rtt.backOffs() > 0 && static_cast<std::int32_t>(header.timestampEcho - liveness_.probeDueAt) >= 0) {
     path_.rtt.resetBackOff();  // answered
     liveness_.timerSince = now;
+    suspectLossProbe(now);
   }
   // A cumulative number alone does not say whether there are gaps, and which.
   if (header.type != wire::FrameType::kAck || packet.sackCount() >= wire::kSentSackRanges) return false;

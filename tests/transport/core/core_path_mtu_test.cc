@@ -74,6 +74,24 @@ TEST(PathMtu, ShrinksInMidMessage_TheMessageArrivesWithinASecondOrTwo) {
   }
 }
 
+// Its loss probes leave together with the questions that are answered, so nothing overtakes it.
+TEST(PathMtu, ShrinksBelowAFrameThatIsAlone_ItArrives) {
+  for (const std::size_t bytes : {std::size_t{480}, std::size_t{1000}, std::size_t{1376}}) {
+    for (const Duration delay : {Duration(microseconds(50)), Duration(milliseconds(3)), Duration(milliseconds(100))}) {
+      SCOPED_TRACE(std::to_string(bytes) + " bytes, " + std::to_string(delay.count()) + " ns");
+      WireModel wire;
+      wire.delay = delay;
+      SessionPair pair(1, {}, wire);
+      pair.connectBoth();
+      pair.runFor(seconds(1));
+      pair.wire.carriesBytes = bytes + 90;
+      Traffic traffic(pair, bytes);
+      traffic.begin(true);
+      ASSERT_TRUE(traffic.endsWithin(seconds(2) + 100 * delay)) << why(pair);
+    }
+  }
+}
+
 TEST(PathMtu, GrowsAgain_IsFoundWithinTheBackOff) {
   SessionPair pair(2, {}, jumboPath());
   pair.connectBoth();
