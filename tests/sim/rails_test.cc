@@ -31,13 +31,16 @@ class Rails {
  public:
   Rails(Simulation& simulation, const std::vector<LinkModel>& models, std::uint64_t seed = 1,
         const SessionConfig& config = {})
+      : Rails(simulation, models, seed, config, config) {}
+  Rails(Simulation& simulation, const std::vector<LinkModel>& models, std::uint64_t seed,
+        const SessionConfig& leftConfig, const SessionConfig& rightConfig)
       : simulation_(simulation) {
     Random random(seed);
     for (const LinkModel& model : models) {
       Link& forth = links_.emplace_back(simulation, model, random.next());
       Link& back = links_.emplace_back(simulation, model, random.next());
-      Host& left = add(left_, config, random);
-      Host& right = add(right_, config, random);
+      Host& left = add(left_, leftConfig, random);
+      Host& right = add(right_, rightConfig, random);
       left.attach(forth, right);
       right.attach(back, left);
     }
@@ -204,6 +207,21 @@ TEST(Rails, LeadFailsWithPartsUnderWay_TheRailIsSilentWhateverArrives) {
   EXPECT_TRUE(rails.left(1).session().drained());
   EXPECT_EQ(rails.right().session().state(), SessionState::kFailed) << "was told";
   EXPECT_TRUE(rails.right(1).session().drained());
+}
+
+// A rail hears first that the settings differ, and its lead fails with it. Each lead then answers the other's Hello.
+TEST(Rails, SettingsDifferAndTheRailIsFaster_BothFailAndFallSilent) {
+  Simulation simulation;
+  SessionConfig unchecked;
+  unchecked.payloadChecksum = PayloadChecksum::kOff;
+  Rails rails(simulation, {linkOf(kGigabit, microseconds(50)), linkOf(kGigabit, microseconds(10))}, 1, {}, unchecked);
+  EXPECT_FALSE(rails.connectWithin(seconds(5)));
+  for (const Host* end : {&rails.left(), &rails.right()}) {
+    EXPECT_EQ(end->session().state(), SessionState::kFailed);
+    EXPECT_EQ(end->session().error().code, ErrorCode::kConfiguration);
+    EXPECT_LT(end->session().counters().packetsSent, 10U);
+  }
+  EXPECT_LT(rails.delivered(0), 10U);
 }
 
 }  // namespace

@@ -136,9 +136,11 @@ void Session::handleHello(TimePoint now, const wire::ParsedPacket& packet) {
   }
   const bool seen = (packet.header.flags & wire::kFlagHelloSeen) != 0;
   if (state_ == SessionState::kFailed || state_ == SessionState::kClosed) {
-    // The peer must learn, too, that its settings do not go with ours.
-    if (!seen && error_.code == ErrorCode::kConfiguration) handshake_.makeDue();
-    return;
+    // The peer must learn, too, that its settings do not go with ours. A lead that failed with its rail may not have
+    // heard the peer before; if both then said so, each would answer the other for ever.
+    if (seen || error_.code != ErrorCode::kConfiguration) return;
+    if (!handshake_.heard()) handshake_.onHello(hello);
+    return handshake_.makeDue();
   }
   liveness_.lastReceivedAt = now;
   acks_.onTimestamp(now, packet.header.timestamp);
