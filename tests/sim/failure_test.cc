@@ -265,6 +265,24 @@ TEST(CloseAndAbort, InAnyOrderAtAnyTime_BothSidesEnd) {
   });
 }
 
+// It would answer whatever the peer repeats, and acknowledge nothing, for as long as the close lingers.
+TEST(Abort, AfterACloseThatLingers_EndsAtOnce) {
+  Pair pair(PathModel::symmetric(link(milliseconds(1), 0), 1472), SessionConfig{}, 1);
+  ASSERT_TRUE(pair.connectWithin(seconds(5)));
+  LinkModel cut = link(milliseconds(1), 1);
+  pair.linkForth.setModel(cut);
+  const std::vector<std::byte> data(10'000);
+  pair.a.operate([&](Session& session, TimePoint now) {
+    ASSERT_TRUE(session.postSend({1, {}, data.data(), data.size(), 0}).ok());
+    session.close(now, false);
+  });
+  pair.simulation.runFor(milliseconds(10));
+  EXPECT_FALSE(pair.a.session().drained());
+  pair.a.operate([](Session& session, TimePoint now) { session.close(now, true); });
+  pair.simulation.runFor(milliseconds(10));
+  EXPECT_TRUE(pair.a.session().drained());
+}
+
 TEST(Abort, IsSeenAsFailureByThePeer) {
   Pair pair(PathModel::symmetric(link(milliseconds(1), 0), 1472), SessionConfig{}, 1);
   ASSERT_TRUE(pair.connectWithin(seconds(5)));

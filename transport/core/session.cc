@@ -282,6 +282,7 @@ void Session::abandon() {
   dropEverything();
   handshake_.stop();
   ending_.resetDue = handshake_.heard();
+  ending_.deadline = kNever;  // a close that it cuts short need not linger
   state_ = SessionState::kClosed;
 }
 
