@@ -126,6 +126,7 @@ void Conversation::postSend(std::size_t index) {
     if (const Status posted = session.postSend(request); !posted.ok()) {
       return refused(sender_, "postSend", index, posted);
     }
+    m.sendPosted = true;
     if (!m.cancelSend) return;
     // Nothing can have left yet, so the receiver must never see it, unless the session has copied it.
     m.sendCancelled = session.cancelSend(index);
@@ -203,7 +204,10 @@ void Conversation::onSenderEvent(const SessionEvent& event) {
     fault(fmt::format("send {} completed before all of it had gone out", event.token));
   }
   if (m.confirmed && !lossless_) confirmedBytes_ += m.length;
-  if (confirmedBytes_ > receiver_.session().counters().payloadBytesReceived) {
+  // A receiver that has called close() acknowledges what it throws away.
+  const SessionState there = receiver_.session().state();
+  const bool discards = there == SessionState::kClosing || there == SessionState::kClosed;
+  if (!discards && confirmedBytes_ > receiver_.session().counters().payloadBytesReceived) {
     fault(fmt::format("send {} was confirmed before it had arrived", event.token));
   }
   m.sendOpen = false;
@@ -327,6 +331,12 @@ void Conversation::checkBuffers() {
       fault("the buffer of a cancelled receive was written to");
     }
   }
+}
+
+std::size_t Conversation::undelivered() const {
+  return static_cast<std::size_t>(std::count_if(messages_.begin(), messages_.end(), [](const Message& m) {
+    return m.sendPosted && !m.sendCancelled && !m.withdrawnCancelled && !m.received;
+  }));
 }
 
 std::string Conversation::progress() const {

@@ -41,6 +41,8 @@ class Conversation {
   std::string progress() const;
 
   bool allReceived() const { return openReceives_ == 0; }
+  // Messages that the sender's session has taken, and that were neither received nor withdrawn at either end.
+  std::size_t undelivered() const;
   std::uint64_t messagesDelivered() const { return messagesDelivered_; }
   std::uint64_t bytesDelivered() const { return bytesDelivered_; }
 
@@ -50,7 +52,7 @@ class Conversation {
     std::uint64_t remoteOffset = 0;
     std::uint64_t pattern = 0;
     std::vector<std::byte> sendBuffer, receiveBuffer;
-    bool sendOpen = false, sendCancelled = false, received = false;
+    bool sendPosted = false, sendOpen = false, sendCancelled = false, received = false;
     // kWithdrawn: the buffer of the cancelled receive, and its contents at that time.
     std::vector<std::byte> withdrawnBuffer, withdrawnCopy;
     bool withdrawnOpen = false, withdrawnCancelled = false;

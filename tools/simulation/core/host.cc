@@ -6,10 +6,17 @@
 namespace gloo_bypass::sim {
 
 Host::Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy)
-    : simulation_(simulation), id_(id), session_(config, id, entropy) {}
+    : simulation_(simulation),
+      id_(id),
+      bufferDatagrams_(config.losslessLink ? kRingDatagrams : kSocketBufferDatagrams),
+      session_(config, id, entropy) {}
 
 Host::Host(Simulation& simulation, const SessionConfig& config, std::uint64_t id, std::uint64_t entropy, Host& lead)
-    : simulation_(simulation), id_(id), session_(config, id, entropy, &lead.session_), lead_(&lead) {
+    : simulation_(simulation),
+      id_(id),
+      bufferDatagrams_(lead.bufferDatagrams_),
+      session_(config, id, entropy, &lead.session_),
+      lead_(&lead) {
   lead.rails_.push_back(this);
 }
 
@@ -50,9 +57,9 @@ void Host::wake(TimePoint now) {
 }
 
 void Host::onDatagram(TimePoint now, std::span<const std::byte> datagram) {
-  if (vanished_) return;
+  if (vanished_ || isGone()) return;
   if (stopped_) {
-    if (socketBuffer_.size() < kSocketBufferDatagrams) socketBuffer_.emplace_back(datagram.begin(), datagram.end());
+    if (socketBuffer_.size() < bufferDatagrams_) socketBuffer_.emplace_back(datagram.begin(), datagram.end());
     return;
   }
   session_.handleDatagram(now, datagram);

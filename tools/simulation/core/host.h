@@ -1,5 +1,6 @@
 // A session with what an endpoint does for it: times it, carries its datagrams to a link and its events to an observer.
-// A host can stop (SIGSTOP: datagrams pile up in a bounded socket buffer), resume, and vanish (kill -9, a cut cable).
+// A host can stop (SIGSTOP: datagrams pile up in a bounded socket buffer), resume, and vanish (kill -9, a cut cable). A
+// session that its user has closed and that is drained is gone, as in an endpoint: it answers nothing any more.
 #pragma once
 
 #include <functional>
@@ -45,14 +46,17 @@ class Host final : public Actor, public DatagramSink {
   void onDatagram(TimePoint now, std::span<const std::byte> datagram) override;
 
  private:
-  static constexpr std::size_t kSocketBufferDatagrams = 256;
+  // A memory ring would push back; here it is as long as it takes.
+  static constexpr std::size_t kSocketBufferDatagrams = 256, kRingDatagrams = SIZE_MAX;
 
+  bool isGone() const { return session_.state() == SessionState::kClosed && session_.drained(); }
   void pump();
   bool pumpEvents();
   bool pumpDatagrams();
 
   Simulation& simulation_;
   const std::uint64_t id_;
+  const std::size_t bufferDatagrams_;
   Session session_;
   Host* const lead_ = nullptr;
   std::vector<Host*> rails_;
