@@ -138,7 +138,23 @@ MAY_INCLUDE = {
     "tools/capture": ["tools/common", "transport", "collectives/network/wire.h"],
     "tools/fabric": ["tools/common", "tools/fabric/core"],
     "tools/schedule": ["tools/common", "collectives/operation.h", "collectives/schedule"],
-    "tools/simulation": ["tools/common", "tools/fabric", "tools/simulation/core", "transport"],
+    "tools/simulation/worlds": [
+        "transport/base",
+        "transport/channel",
+        "transport/core",
+        "collectives/operation.h",
+        "collectives/network/network_operations.h",
+        "collectives/schedule",
+        "tools/fabric/core",
+        "tools/simulation/core",
+    ],
+    "tools/simulation": [
+        "tools/common",
+        "tools/fabric",
+        "tools/simulation/core",
+        "tools/simulation/worlds",
+        "transport",
+    ],
     "tools/summation": ["tools/common", "tools/all_reduce_perf", "transport"],
     "tools/tune": ["tools/common", "tools/all_reduce_perf", "transport", "collectives/group.h", "collectives/schedule"],
     **{room: [*TRAINER_SHARES, *below] for room, below in TRAINER_MAY_INCLUDE.items()},
@@ -152,6 +168,7 @@ PURE = [
     "collectives/schedule",
     "tools/fabric/core",
     "tools/simulation/core",
+    "tools/simulation/worlds",
 ]
 IMPURE_FILES = ["tools/fabric/core/description_file.cc"]  # reads the file that the others get as text
 # Time arrives as an argument (std::chrono's durations are allowed, its clocks are not), and so does entropy; nothing
@@ -257,7 +274,7 @@ def purity_faults(root):
 def environment_faults(root):
     """One file reads the environment; code that starts ranks (trainer/, tools/) may read RANK and the like."""
     faults = []
-    for folder in ("transport", "plugin", "tools/fabric/core", "tools/simulation/core"):
+    for folder in ("transport", "plugin", "tools/fabric/core", "tools/simulation/core", "tools/simulation/worlds"):
         for path in sources(root, folder):
             if path.relative_to(root).as_posix() == "transport/process/environment.cc":
                 continue

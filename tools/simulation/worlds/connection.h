@@ -1,0 +1,104 @@
+// The connection of two ranks in a world: the links of its paths, a host with its rails at each end, and the faults that
+// happen to them. After a restart of one rank both ends get new sessions: another life, over the same links, where late
+// datagrams of the one before still arrive.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "tools/simulation/core/host.h"
+#include "tools/simulation/core/link.h"
+#include "tools/simulation/core/random.h"
+#include "tools/simulation/core/simulation.h"
+#include "tools/simulation/worlds/script.h"
+
+namespace gloo_bypass::sim {
+
+class Connection {
+ public:
+  // Side 0 is the lower rank.
+  static constexpr int kSides = 2;
+
+  Connection(Simulation& simulation, const Script& script, int lower, int upper);
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  int rankAt(int side) const { return ranks_[static_cast<std::size_t>(side)]; }
+  int sideOf(int rank) const { return rank == ranks_[0] ? 0 : 1; }
+  bool has(int rank) const { return rank == ranks_[0] || rank == ranks_[1]; }
+  const PairScript& settings() const { return pair_; }
+  Duration roundTrip() const;
+
+  // Of the present life: the end's first path, which has the messages.
+  Host& host(int side) { return lives_.back()->sides[static_cast<std::size_t>(side)].front(); }
+  const Host& host(int side) const { return lives_.back()->sides[static_cast<std::size_t>(side)].front(); }
+  SessionState state(int side) const { return host(side).session().state(); }
+  std::size_t lives() const { return lives_.size(); }
+  bool gone(int side) const { return lives_.back()->gone[static_cast<std::size_t>(side)]; }
+  // No operation can succeed at this end any more.
+  bool ended(int side) const;
+  // It has nothing left to say to its peer.
+  bool drained(int side) const;
+  // The most that a session of an end has held, in all lives.
+  std::size_t maxMemoryBytes(int side) const;
+
+  void connect(int side);
+  void operate(int side, const std::function<void(Session&, TimePoint)>& operation) { host(side).operate(operation); }
+  void close(int side, bool abort);
+
+  // Faults.
+  void changeEdge(int from, int rail, const fabric::EdgeChange& change);
+  void restoreEdge(int from, int rail);
+  void healEdges();  // nothing is lost or harmed any more; delays and rates stay
+  void limitPath(int from, int rail, std::size_t datagramBytes);
+  void pause(int side);
+  void resume(int side);
+  void vanish(int side);
+  // The end hears that its peer's process has ended.
+  void notice(int side);
+  void beginNextLife();
+
+ private:
+  // What the network does to a datagram that the edge has carried, and to which session it then goes.
+  class Doorway final : public DatagramSink {
+   public:
+    Doorway(Connection& connection, int side, int rail)
+        : connection_(connection), side_(static_cast<std::size_t>(side)), rail_(static_cast<std::size_t>(rail)) {}
+    void onDatagram(TimePoint now, std::span<const std::byte> datagram) override;
+    std::size_t mostBytes = SIZE_MAX;
+
+   private:
+    Connection& connection_;
+    const std::size_t side_, rail_;
+    std::uint64_t arrived_ = 0;
+  };
+  struct Life {
+    std::array<std::deque<Host>, kSides> sides;  // of each: a host for each rail
+    std::array<bool, kSides> gone{};
+  };
+
+  std::size_t edgeIndex(int side, int rail) const { return static_cast<std::size_t>(rail * kSides + side); }
+  void addLife();
+  template <typename Action>
+  void forHosts(int side, Action&& action) {
+    for (Host& host : lives_.back()->sides[static_cast<std::size_t>(side)]) action(host);
+  }
+
+  Simulation& simulation_;
+  const std::array<int, kSides> ranks_;
+  const PairScript pair_;
+  const std::array<SessionConfig, kSides> configs_;
+  const bool flips_;
+  Random random_;
+  std::deque<Link> links_;         // by rail, then by sending side
+  std::vector<LinkModel> models_;  // as the script has them
+  std::deque<Doorway> doorways_;   // where each link leads
+  std::vector<std::unique_ptr<Life>> lives_;
+};
+
+}  // namespace gloo_bypass::sim
