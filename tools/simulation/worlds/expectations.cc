@@ -28,6 +28,16 @@ bool isOf(const FaultScript& fault, int a, int b) {
   return (fault.from == a && fault.to == b) || (fault.from == b && fault.to == a);
 }
 
+// At most, between two ranks, by any algorithm.
+std::size_t operationBytes(const Script& script) {
+  const auto ranks = static_cast<std::size_t>(script.ranks);
+  std::size_t bytes = 0;
+  for (const OperationScript& operation : script.operations) {
+    bytes += 2 * (operation.count + ranks) * sizeOf(operation.type) * ranks;
+  }
+  return bytes;
+}
+
 Duration shorterPeerTimeout(const Script& script, int a, int b) {
   return std::min(script.rank(a).peerTimeout, script.rank(b).peerTimeout);
 }
@@ -99,10 +109,7 @@ Duration recoveryLimit(const Script& script, int a, int b) {
     if (std::min(message.from, message.to) == std::min(a, b) && std::max(message.from, message.to) == std::max(a, b))
       bytes += message.length;
   }
-  for (const OperationScript& operation : script.operations) {
-    bytes += 2 * (operation.count + static_cast<std::size_t>(script.ranks)) * sizeOf(operation.type) *
-             static_cast<std::size_t>(script.ranks);
-  }
+  bytes += operationBytes(script);
   const auto narrows = [&](const FaultScript& fault) { return fault.kind == FaultKind::kMtu && isOf(fault, a, b); };
   const bool narrow = std::any_of(script.faults.begin(), script.faults.end(), narrows);
   Duration limit = kAtOnce + (narrow ? kForProbes : Duration{0});
@@ -111,7 +118,8 @@ Duration recoveryLimit(const Script& script, int a, int b) {
     for (const fabric::EdgeModel& edge : {script.edge(a, b, rail), script.edge(b, a, rail)}) {
       limit += 2 * kRoundTrips * (edge.delay + edge.jitter + edge.reorderDelay);
       if (edge.rateBitsPerSecond == 0) continue;
-      const double serialised = 8e9 * static_cast<double>(bytes + edge.queueBytes) / static_cast<double>(edge.rateBitsPerSecond);
+      const double serialised =
+          8e9 * static_cast<double>(bytes + edge.queueBytes) / static_cast<double>(edge.rateBitsPerSecond);
       limit += Duration(static_cast<Duration::rep>(kTimesSerialised * serialised));
     }
   }
@@ -129,9 +137,16 @@ Duration recoveryLimit(const Script& script, int a, int b) {
 
 std::size_t memoryLimit(const Script& script, int rank) {
   // Scoreboard, pools and tables grow with packets in flight and with open operations, not with time.
-  constexpr std::size_t kBookkeepingBytes = 2 << 20;
+  constexpr std::size_t kBookkeepingBytes = 1 << 20;
+  // Of what there is to hold: at one end a copy of what is sent, at the other what has arrived early, with room to
+  // grow.
+  constexpr std::size_t kCopies = 3;
+  std::size_t bytes = operationBytes(script);
+  for (const MessageScript& message : script.messages) {
+    if (message.from == rank || message.to == rank) bytes += message.length;
+  }
   const RankScript settings = script.rank(rank);
-  return 2 * std::max(settings.bufferBytes, settings.eagerBytes) + kBookkeepingBytes;
+  return std::min(2 * std::max(settings.bufferBytes, settings.eagerBytes), kCopies * bytes) + kBookkeepingBytes;
 }
 
 }  // namespace gloo_bypass::sim
