@@ -140,6 +140,7 @@ MAY_INCLUDE = {
     "tools/schedule": ["tools/common", "collectives/operation.h", "collectives/schedule"],
     "tools/simulation/worlds": [
         "transport/base",
+        "transport/wire",
         "transport/channel",
         "transport/core",
         "collectives/operation.h",

@@ -50,7 +50,8 @@ Script readScript(const std::string& path) {
 
 // One world; a failure of a seed is made small, one of a script is left as it is.
 int runOne(const HuntOptions& options) {
-  const Script script = options.seed ? generateScript(*options.seed, options.campaign.plant) : readScript(options.scriptPath);
+  const Script script =
+      options.seed ? generateScript(*options.seed, options.campaign.plant) : readScript(options.scriptPath);
   if (options.show) fmt::print("{}", textOf(script));
   Campaign campaign;
   const auto began = std::chrono::steady_clock::now();
@@ -62,7 +63,8 @@ int runOne(const HuntOptions& options) {
   }
   if (options.seed && !result.findings.empty()) {
     const Finding& finding = result.findings.front();
-    fmt::print("{}", describe(Failure{*options.seed, finding, shrink(script, finding, options.campaign.mostTries, goOn)}));
+    fmt::print("{}",
+               describe(Failure{*options.seed, finding, shrink(script, finding, options.campaign.mostTries, goOn)}));
   }
   campaign.failures.resize(result.findings.empty() ? 0 : 1);
   printTotals(campaign, seconds);

@@ -10,7 +10,8 @@ namespace {
 
 constexpr const char* kDescription =
     "Hunts for faults of the protocol and of the collectives in virtual time: runs worlds drawn at random from seeds "
-    "(ranks, paths, settings, traffic, faults) and checks what they promise. A world that breaks a promise is made small "
+    "(ranks, paths, settings, traffic, faults) and checks what they promise. A world that breaks a promise is made "
+    "small "
     "and printed as a script.";
 constexpr const char* kFooter =
     R"(Safety, at all times: messages are right, and come once and in order; results of operations are right;

@@ -31,7 +31,10 @@ void Host::operate(const std::function<void(Session&, TimePoint)>& operation) {
 }
 
 void Host::connect(const Host& peer, std::size_t maxDatagramBytes) {
-  operate([&](Session& session, TimePoint now) { session.connect(now, peer.id(), maxDatagramBytes); });
+  // By value: a stopped host does it later.
+  operate([id = peer.id(), maxDatagramBytes](Session& session, TimePoint now) {
+    session.connect(now, id, maxDatagramBytes);
+  });
 }
 
 void Host::resume() {

@@ -38,8 +38,7 @@ struct Campaign {
 };
 
 // Asks `goOn` before every world.
-Campaign runCampaign(
-    const CampaignSettings& settings, const std::function<bool()>& goOn = [] { return true; });
+Campaign runCampaign(const CampaignSettings& settings, const std::function<bool()>& goOn = [] { return true; });
 
 // "seed 17, safety: no result of an operation is wrong", details, and the small script.
 std::string describe(const Failure& failure);

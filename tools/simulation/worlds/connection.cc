@@ -28,6 +28,7 @@ Connection::Connection(Simulation& simulation, const Script& script, int lower, 
       pair_(script.pair(lower, upper)),
       configs_{configOf(script, lower, pair_), configOf(script, upper, pair_)},
       flips_(script.plant == Plant::kFlip && carriesNoChecksum(configs_[0])),
+      lacks_{script.rank(lower).lacks, script.rank(upper).lacks},
       random_(mixBits(script.seed * 1024 + static_cast<std::uint64_t>(lower * Script::kMostRanks + upper))) {
   for (int rail = 0; rail < pair_.rails; ++rail) {
     for (int side = 0; side < kSides; ++side) {
@@ -147,18 +148,35 @@ void Connection::notice(int side) {
 void Connection::Doorway::onDatagram(TimePoint now, std::span<const std::byte> datagram) {
   if (datagram.size() > mostBytes) return;
   ++arrived_;
-  std::vector<std::byte> harmed;
-  if (connection_.flips_ && datagram.size() >= kLongDatagram && arrived_ % kFlippedOneIn == 0) {
-    harmed.assign(datagram.begin(), datagram.end());
-    harmed.back() ^= std::byte{0x10};
-    datagram = harmed;
-  }
+  if (connection_.lacks_[1 - side_] != 0) datagram = asEarlierVersion(datagram);
+  if (connection_.flips_) datagram = harm(datagram);
   // An endpoint knows its sessions by their ids. What names none of them goes to the present one, to be refused.
   const auto id = Session::receiverId(datagram);
   for (const auto& life : connection_.lives_) {
     Host& host = life->sides[side_][rail_];
     if (life == connection_.lives_.back() || host.id() == id) return host.onDatagram(now, datagram);
   }
+}
+
+std::span<const std::byte> Connection::Doorway::harm(std::span<const std::byte> datagram) {
+  if (datagram.size() < kLongDatagram || arrived_ % kFlippedOneIn != 0) return datagram;
+  harmed_.assign(datagram.begin(), datagram.end());
+  harmed_.back() ^= std::byte{0x10};
+  return harmed_;
+}
+
+// A Hello without the capabilities that the sender is to lack.
+std::span<const std::byte> Connection::Doorway::asEarlierVersion(std::span<const std::byte> datagram) {
+  wire::ParsedPacket packet;
+  wire::Hello hello;
+  if (wire::parsePacket(datagram, &packet) != wire::ParseResult::kOk || packet.header.type != wire::FrameType::kHello ||
+      !wire::decodeHello(packet.body, &hello)) {
+    return datagram;
+  }
+  hello.capabilities &= static_cast<decltype(hello.capabilities)>(~connection_.lacks_[1 - side_]);
+  writer_.begin(packet.header);
+  writer_.hello(hello);
+  return writer_.finish();
 }
 
 }  // namespace gloo_bypass::sim

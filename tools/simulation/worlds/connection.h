@@ -1,6 +1,6 @@
-// The connection of two ranks in a world: the links of its paths, a host with its rails at each end, and the faults that
-// happen to them. After a restart of one rank both ends get new sessions: another life, over the same links, where late
-// datagrams of the one before still arrive.
+// The connection of two ranks in a world: the links of its paths, a host with its rails at each end, and the faults
+// that happen to them. After a restart of one rank both ends get new sessions: another life, over the same links, where
+// late datagrams of the one before still arrive.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include "tools/simulation/core/random.h"
 #include "tools/simulation/core/simulation.h"
 #include "tools/simulation/worlds/script.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
 
@@ -73,9 +74,14 @@ class Connection {
     std::size_t mostBytes = SIZE_MAX;
 
    private:
+    std::span<const std::byte> harm(std::span<const std::byte> datagram);
+    std::span<const std::byte> asEarlierVersion(std::span<const std::byte> datagram);
+
     Connection& connection_;
     const std::size_t side_, rail_;
     std::uint64_t arrived_ = 0;
+    std::vector<std::byte> harmed_;
+    wire::PacketWriter writer_;
   };
   struct Life {
     std::array<std::deque<Host>, kSides> sides;  // of each: a host for each rail
@@ -94,6 +100,7 @@ class Connection {
   const PairScript pair_;
   const std::array<SessionConfig, kSides> configs_;
   const bool flips_;
+  const std::array<std::size_t, kSides> lacks_;  // what a rank's Hello does not have
   Random random_;
   std::deque<Link> links_;         // by rail, then by sending side
   std::vector<LinkModel> models_;  // as the script has them

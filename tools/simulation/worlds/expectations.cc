@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "transport/wire/packet.h"
+
 namespace gloo_bypass::sim {
 namespace {
 
@@ -36,6 +38,15 @@ std::size_t operationBytes(const Script& script) {
     bytes += 2 * (operation.count + ranks) * sizeOf(operation.type) * ranks;
   }
   return bytes;
+}
+
+// A path that is narrow, or becomes so, and a version that cannot use it.
+bool lacksNarrowPaths(const Script& script, int a, int b) {
+  constexpr std::size_t kNeeded = wire::kCapabilityPieces | wire::kCapabilitySmall;
+  if (((script.rank(a).lacks | script.rank(b).lacks) & kNeeded) == 0) return false;
+  const auto narrows = [&](const FaultScript& fault) { return fault.kind == FaultKind::kMtu && isOf(fault, a, b); };
+  return script.pair(a, b).datagramBytes < wire::kUsualMinDatagramBytes ||
+         std::any_of(script.faults.begin(), script.faults.end(), narrows);
 }
 
 Duration shorterPeerTimeout(const Script& script, int a, int b) {
@@ -75,6 +86,7 @@ bool mustNotConnect(const Script& script, int a, int b) {
 }
 
 bool mayEnd(const Script& script, int a, int b) {
+  if (lacksNarrowPaths(script, a, b)) return true;
   for (const FaultScript& fault : script.faults) {
     if (endsRank(fault) && isOf(fault, a, b)) return true;
   }

@@ -9,6 +9,7 @@
 #include "collectives/schedule/catalogue.h"
 #include "tools/simulation/core/random.h"
 #include "tools/simulation/worlds/operation_case.h"
+#include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -29,6 +30,10 @@ double rounded(double value) {
 Duration duration(double nanoseconds) { return Duration(static_cast<Duration::rep>(rounded(nanoseconds))); }
 // Of a percent, four decimals; computed as a reader of the text does.
 double share(double probability) { return std::round(probability * 1e6) / 1e4 * 0.01; }
+
+// All that versions of this wire format may lack.
+constexpr std::size_t kCapabilities =
+    wire::kCapabilityRepair | wire::kCapabilityPieces | wire::kCapabilityChunks | wire::kCapabilitySmall;
 
 double nanoseconds(Duration time) { return static_cast<double>(time.count()); }
 
@@ -89,6 +94,7 @@ class Generator {
       settings.checksum = common.checksum;
       if (mismatch && rank == 0) settings.checksum = unprotected ? PayloadChecksum::kOn : PayloadChecksum::kOff;
       settings.rank = rank;
+      if (!lossless_ && random_.chance(0.1)) settings.lacks = 1 + random_.below(kCapabilities);
       if (random_.chance(0.5)) settings.startAt = duration(random_.uniform() * 4 * nanoseconds(roundTrip_));
       if (random_.chance(0.3)) settings.turn = duration(random_.logUniform(100, 200e3));
       RankScript byDefault;
@@ -123,7 +129,8 @@ class Generator {
     if (lossless_) {
       edge.delay = duration(random_.logUniform(200, 50e3));
       edge.rateBitsPerSecond = static_cast<std::uint64_t>(rounded(random_.logUniform(1e9, 1e11)));
-      edge.queueBytes = static_cast<std::uint64_t>(rounded(static_cast<double>(pair.datagramBytes * (2 + random_.below(32)))));
+      edge.queueBytes =
+          static_cast<std::uint64_t>(rounded(static_cast<double>(pair.datagramBytes * (2 + random_.below(32)))));
       return edge;
     }
     edge.delay = duration(nanoseconds(roundTrip_) / 2 * (random_.chance(0.8) ? 1 : random_.logUniform(0.2, 5)));
@@ -175,7 +182,8 @@ class Generator {
     static constexpr ElementType kTypes[] = {ElementType::kFloat32, ElementType::kBfloat16, ElementType::kInt64,
                                              ElementType::kUint8};
     static constexpr Reduction kReductions[] = {Reduction::kSum, Reduction::kSum, Reduction::kMax, Reduction::kAverage};
-    script_.hosts = random_.chance(0.3) ? 1 + static_cast<int>(random_.below(static_cast<std::uint64_t>(script_.ranks))) : 1;
+    script_.hosts =
+        random_.chance(0.3) ? 1 + static_cast<int>(random_.below(static_cast<std::uint64_t>(script_.ranks))) : 1;
     if (random_.chance(0.15)) script_.callTimeout = duration(random_.logUniform(1e9, 20e9));
     const std::uint64_t operations = 1 + random_.below(6);
     for (std::uint64_t i = 0; i < operations; ++i) {
@@ -220,7 +228,8 @@ class Generator {
     fault.length = duration(random_.logUniform(1e4, most));
     fault.rank = static_cast<int>(random_.below(static_cast<std::uint64_t>(script_.ranks)));
     fault.from = static_cast<int>(random_.below(static_cast<std::uint64_t>(script_.ranks)));
-    fault.to = (fault.from + 1 + static_cast<int>(random_.below(static_cast<std::uint64_t>(script_.ranks - 1)))) % script_.ranks;
+    fault.to = (fault.from + 1 + static_cast<int>(random_.below(static_cast<std::uint64_t>(script_.ranks - 1)))) %
+               script_.ranks;
     const PairScript pair = script_.pair(fault.from, fault.to);
     fault.rail = static_cast<int>(random_.below(static_cast<std::uint64_t>(pair.rails)));
     const double choice = random_.uniform();

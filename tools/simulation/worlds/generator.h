@@ -1,5 +1,5 @@
-// Random worlds: a script from a seed. Small ones, of a few hundred kilobytes at most, so that very many can be run; what
-// they leave out is listed in README.md. Pure.
+// Random worlds: a script from a seed. Small ones, of a few hundred kilobytes at most, so that very many can be run;
+// what they leave out is listed in README.md. Pure.
 #pragma once
 
 #include <cstdint>

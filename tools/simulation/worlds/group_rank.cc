@@ -12,7 +12,8 @@ using collectives::OperationCase;
 
 std::vector<int> hostsOf(const Script& script) {
   std::vector<int> hosts;
-  for (int rank = 0; rank < script.ranks && script.hosts > 1; ++rank) hosts.push_back(rank * script.hosts / script.ranks);
+  for (int rank = 0; rank < script.ranks && script.hosts > 1; ++rank)
+    hosts.push_back(rank * script.hosts / script.ranks);
   return hosts;
 }
 
@@ -43,10 +44,11 @@ void GroupRank::requestTurn() {
   if (turnDue_) return;
   turnDue_ = true;
   const Duration turn = script_.rank(rank_).turn;
-  simulation_.after(Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(turn.count()))), [this] {
-    turnDue_ = false;
-    this->turn();
-  });
+  simulation_.after(Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(turn.count()))),
+                    [this] {
+                      turnDue_ = false;
+                      this->turn();
+                    });
 }
 
 void GroupRank::resume() {
@@ -131,13 +133,8 @@ void GroupRank::pauseBeforeNext() {
 void GroupRank::callNext() {
   const OperationScript& script = operation();
   const bool differs = script.differs == rank_;
-  const OperationCase what{script.kind,
-                           script.type,
-                           script.count + (differs ? 1 : 0),
-                           script_.ranks,
-                           script.root,
-                           script.uneven,
-                           script.inPlace};
+  const OperationCase what{script.kind,   script.type,   script.count + (differs ? 1 : 0), script_.ranks, script.root,
+                           script.uneven, script.inPlace};
   called_.push_back(std::make_unique<Called>(Called{what, collectives::buffersFor(what, rank_), differs, {}}));
   collectives::Call& call = called_.back()->buffers.call();
   call.reduction = script.reduction;

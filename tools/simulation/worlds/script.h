@@ -6,8 +6,8 @@
 //   message from=0 to=1 length=1000 send-at=1ms receive-at=2ms
 //   fault kind=pause at=3ms for=20ms rank=1
 //
-// The seed of a script gives ids, contents and the dice of edges, so a script repeats a run to the nanosecond. All times
-// count from the beginning of the world.
+// The seed of a script gives ids, contents and the dice of edges, so a script repeats a run to the nanosecond. All
+// times count from the beginning of the world.
 #pragma once
 
 #include <cstddef>
@@ -45,6 +45,8 @@ struct RankScript {
   std::size_t bufferBytes = SessionConfig{}.maxBufferBytes;
   std::size_t rendezvousBytes = SessionConfig{}.rendezvousBytes;
   Duration peerTimeout = SessionConfig{}.peerTimeout;
+  // wire::Capability bits that its Hello does not have: its peers take it for an earlier version.
+  std::size_t lacks = 0;
 
   SessionConfig config() const;
   bool operator==(const RankScript&) const = default;

@@ -155,7 +155,7 @@ template <typename Line>
 using Fields = std::vector<Field<Line>>;
 
 template <typename Line, typename Owner, typename Value>
-Field<Line> field(const char* name, Value Owner::*member) {
+Field<Line> field(const char* name, Value Owner::* member) {
   return {name, [member](const Line& line) { return valueText(line.*member); },
           [member](Line& line, std::string_view text) { return setValue(line.*member, text); }};
 }
@@ -217,7 +217,8 @@ const Fields<RankScript>& fieldsOf<RankScript>() {
                                 field<L>("eager-bytes", &L::eagerBytes),
                                 field<L>("buffer-bytes", &L::bufferBytes),
                                 field<L>("rendezvous-bytes", &L::rendezvousBytes),
-                                field<L>("peer-timeout", &L::peerTimeout)};
+                                field<L>("peer-timeout", &L::peerTimeout),
+                                field<L>("lacks", &L::lacks)};
   return fields;
 }
 template <>
@@ -240,36 +241,30 @@ const Fields<EdgeScript>& fieldsOf<EdgeScript>() {
 template <>
 const Fields<MessageScript>& fieldsOf<MessageScript>() {
   using L = MessageScript;
-  static const Fields<L> fields{field<L>("from", &L::from),
-                                field<L>("to", &L::to),
-                                field<L>("kind", &L::kind),
-                                field<L>("key", &L::key),
-                                field<L>("length", &L::length),
-                                field<L>("room", &L::room),
-                                field<L>("send-at", &L::sendAt),
-                                field<L>("receive-at", &L::receiveAt),
-                                field<L>("cancel", &L::cancelSend),
-                                field<L>("confirmed", &L::confirmed),
+  static const Fields<L> fields{field<L>("from", &L::from),         field<L>("to", &L::to),
+                                field<L>("kind", &L::kind),         field<L>("key", &L::key),
+                                field<L>("length", &L::length),     field<L>("room", &L::room),
+                                field<L>("send-at", &L::sendAt),    field<L>("receive-at", &L::receiveAt),
+                                field<L>("cancel", &L::cancelSend), field<L>("confirmed", &L::confirmed),
                                 field<L>("consumes", &L::consumes)};
   return fields;
 }
 template <>
 const Fields<OperationScript>& fieldsOf<OperationScript>() {
   using L = OperationScript;
-  static const Fields<L> fields{field<L>("kind", &L::kind),           field<L>("type", &L::type),
-                                field<L>("reduction", &L::reduction), field<L>("count", &L::count),
-                                field<L>("root", &L::root),           field<L>("uneven", &L::uneven),
-                                field<L>("in-place", &L::inPlace),    field<L>("differs", &L::differs),
-                                field<L>("pause", &L::pause)};
+  static const Fields<L> fields{
+      field<L>("kind", &L::kind),        field<L>("type", &L::type),       field<L>("reduction", &L::reduction),
+      field<L>("count", &L::count),      field<L>("root", &L::root),       field<L>("uneven", &L::uneven),
+      field<L>("in-place", &L::inPlace), field<L>("differs", &L::differs), field<L>("pause", &L::pause)};
   return fields;
 }
 template <>
 const Fields<FaultScript>& fieldsOf<FaultScript>() {
   using L = FaultScript;
   static const Fields<L> fields = [] {
-    Fields<L> all{field<L>("kind", &L::kind),   field<L>("at", &L::at),     field<L>("for", &L::length),
-                  field<L>("from", &L::from),   field<L>("to", &L::to),     field<L>("rail", &L::rail),
-                  field<L>("rank", &L::rank),   field<L>("bytes", &L::bytes), field<L>("notice", &L::notice)};
+    Fields<L> all{field<L>("kind", &L::kind), field<L>("at", &L::at),       field<L>("for", &L::length),
+                  field<L>("from", &L::from), field<L>("to", &L::to),       field<L>("rail", &L::rail),
+                  field<L>("rank", &L::rank), field<L>("bytes", &L::bytes), field<L>("notice", &L::notice)};
     addEdgeFields(all);
     return all;
   }();

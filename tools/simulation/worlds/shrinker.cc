@@ -54,7 +54,7 @@ class Shrinker {
 
   // All, then halves, quarters, and so on to single lines.
   template <typename Line>
-  bool dropLines(std::vector<Line> Script::*lines) {
+  bool dropLines(std::vector<Line> Script::* lines) {
     bool any = false;
     for (std::size_t length = (best_.script.*lines).size(); length > 0; length /= 2) {
       for (std::size_t begin = 0; begin < (best_.script.*lines).size() && mayTry();) {
@@ -109,7 +109,7 @@ class Shrinker {
   // ---- Fields, to their defaults.
 
   template <typename Line, typename Owner, typename Value>
-  bool resetField(std::vector<Line> Script::*lines, Value Owner::*field) {
+  bool resetField(std::vector<Line> Script::* lines, Value Owner::* field) {
     static const Line kDefault{};
     bool any = false;
     for (std::size_t i = 0; i < (best_.script.*lines).size(); ++i) {
@@ -120,7 +120,7 @@ class Shrinker {
   }
 
   template <typename Line, typename Value>
-  bool unsetEdge(std::vector<Line> Script::*lines, std::optional<Value> fabric::EdgeChange::*field) {
+  bool unsetEdge(std::vector<Line> Script::* lines, std::optional<Value> fabric::EdgeChange::* field) {
     bool any = false;
     for (std::size_t i = 0; i < (best_.script.*lines).size(); ++i) {
       if (!((best_.script.*lines)[i].settings.*field)) continue;
@@ -130,7 +130,7 @@ class Shrinker {
   }
 
   template <typename Line>
-  bool unsetEdges(std::vector<Line> Script::*lines) {
+  bool unsetEdges(std::vector<Line> Script::* lines) {
     using E = fabric::EdgeChange;
     bool any = unsetEdge(lines, &E::rateBitsPerSecond);
     any = unsetEdge(lines, &E::queueBytes) || any;
@@ -156,6 +156,7 @@ class Shrinker {
     any = resetField(&Script::settings, &R::bufferBytes) || any;
     any = resetField(&Script::settings, &R::rendezvousBytes) || any;
     any = resetField(&Script::settings, &R::peerTimeout) || any;
+    any = resetField(&Script::settings, &R::lacks) || any;
     any = resetField(&Script::pairs, &PairScript::rails) || any;
     any = resetField(&Script::pairs, &PairScript::datagramBytes) || any;
     any = resetField(&Script::pairs, &PairScript::lossless) || any;
@@ -187,7 +188,7 @@ class Shrinker {
   // ---- Numbers: a tenth, or a half.
 
   template <typename Line, typename Owner, typename Value>
-  bool lower(std::vector<Line> Script::*lines, Value Owner::*field) {
+  bool lower(std::vector<Line> Script::* lines, Value Owner::* field) {
     bool any = false;
     for (std::size_t i = 0; i < (best_.script.*lines).size(); ++i) {
       for (const int divisor : {10, 2}) {

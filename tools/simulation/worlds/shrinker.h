@@ -1,6 +1,6 @@
-// Makes a failing script small: leaves out faults, messages, operations, ranks, settings while the world still breaks the
-// same promise, then makes quantities smaller (delta debugging: A. Zeller, R. Hildebrandt, Simplifying and isolating
-// failure-inducing input, 2002). Pure.
+// Makes a failing script small: leaves out faults, messages, operations, ranks, settings while the world still breaks
+// the same promise, then makes quantities smaller (delta debugging: A. Zeller, R. Hildebrandt, Simplifying and
+// isolating failure-inducing input, 2002). Pure.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ struct Shrunk {
 };
 
 // `script` has the finding. Runs at most `mostTries` worlds, and no more once `goOn` says no.
-Shrunk shrink(const Script& script, const Finding& finding, std::size_t mostTries,
-              const std::function<bool()>& goOn = [] { return true; });
+Shrunk shrink(
+    const Script& script, const Finding& finding, std::size_t mostTries,
+    const std::function<bool()>& goOn = [] { return true; });
 
 }  // namespace gloo_bypass::sim

@@ -95,9 +95,10 @@ class SimulatedChannel final : public MessageChannel {
       case SessionEvent::Type::kStateChange:
         if (event.state == SessionState::kEstablished) observer_->onStateChange(ChannelState::kConnected);
         // Told last: an observer that learns of a message may receive it, and that receive must complete first.
-        if (event.state != SessionState::kEstablished) simulation_.after(Duration{0}, [this, alive = alive_] {
-          if (*alive && observer_ != nullptr) tellEnd();
-        });
+        if (event.state != SessionState::kEstablished)
+          simulation_.after(Duration{0}, [this, alive = alive_] {
+            if (*alive && observer_ != nullptr) tellEnd();
+          });
         break;
     }
     afterEvents_();
@@ -125,7 +126,8 @@ ProgressEngine& SimulatedTransport::progress() {
 Result<std::unique_ptr<MessageChannel>> SimulatedTransport::openChannel(const ChannelOptions& options,
                                                                         ChannelObserver* observer) {
   Host* const host = hosts_[static_cast<std::size_t>(options.peerRank)];
-  return std::unique_ptr<MessageChannel>(std::make_unique<SimulatedChannel>(simulation_, *host, observer, afterEvents_));
+  return std::unique_ptr<MessageChannel>(
+      std::make_unique<SimulatedChannel>(simulation_, *host, observer, afterEvents_));
 }
 
 }  // namespace gloo_bypass::sim

@@ -62,7 +62,8 @@ class World {
 
   WorldResult run() {
     if (!script_.operations.empty()) makeGroup();
-    for (int rank = 0; rank < script_.ranks; ++rank) simulation_.after(script_.rank(rank).startAt, [=, this] { start(rank); });
+    for (int rank = 0; rank < script_.ranks; ++rank)
+      simulation_.after(script_.rank(rank).startAt, [=, this] { start(rank); });
     if (script_.operations.empty()) {
       for (const auto& talk : talks_) beginTalk(*talk);
     }
@@ -78,7 +79,7 @@ class World {
   struct Rank {
     int pauses = 0;
     bool started = false;
-    bool gone = false;   // for now
+    bool gone = false;    // for now
     bool leaves = false;  // has closed or aborted
     std::unique_ptr<GroupRank> group;
   };
@@ -124,7 +125,8 @@ class World {
     for (int side = 0; side < Connection::kSides; ++side) {
       std::vector<PlannedMessage> plan;
       for (const MessageScript& message : script_.messages) {
-        if (message.from == connection.rankAt(side) && message.to == connection.rankAt(1 - side)) plan.push_back(message);
+        if (message.from == connection.rankAt(side) && message.to == connection.rankAt(1 - side))
+          plan.push_back(message);
       }
       talk.conversations.push_back(std::make_unique<Conversation>(simulation_, connection.host(side),
                                                                   connection.host(1 - side), plan,
@@ -385,7 +387,8 @@ class World {
     for (const auto& talk : talks_) {
       const Connection& connection = talk->connection;
       for (int side = 0; side < Connection::kSides; ++side) {
-        const std::size_t bytes = connection.maxMemoryBytes(side), limit = memoryLimit(script_, connection.rankAt(side));
+        const std::size_t bytes = connection.maxMemoryBytes(side),
+                          limit = memoryLimit(script_, connection.rankAt(side));
         result_.memoryBytes = std::max(result_.memoryBytes, bytes);
         if (bytes > limit) find(Judgement::kSafety, kMemory, fmt::format("{} bytes are over {}", bytes, limit));
       }
@@ -436,7 +439,8 @@ class World {
       for (std::size_t i = fewest + 1; i < succeeded; ++i) {
         if (!needsAll(script_.operations[i].kind)) continue;
         find(Judgement::kSafety, kAgreement,
-             fmt::format("operation {} has ended well at rank {}, and another rank ended in operation {}", i, rank, fewest));
+             fmt::format("operation {} has ended well at rank {}, and another rank ended in operation {}", i, rank,
+                         fewest));
       }
     }
   }
