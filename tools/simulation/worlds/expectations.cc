@@ -40,19 +40,6 @@ std::size_t operationBytes(const Script& script) {
   return bytes;
 }
 
-// A path that is narrow, or becomes so, and a version that cannot use it.
-bool lacksNarrowPaths(const Script& script, int a, int b) {
-  constexpr std::size_t kNeeded = wire::kCapabilityPieces | wire::kCapabilitySmall;
-  if (((script.rank(a).lacks | script.rank(b).lacks) & kNeeded) == 0) return false;
-  const auto narrows = [&](const FaultScript& fault) { return fault.kind == FaultKind::kMtu && isOf(fault, a, b); };
-  return script.pair(a, b).datagramBytes < wire::kUsualMinDatagramBytes ||
-         std::any_of(script.faults.begin(), script.faults.end(), narrows);
-}
-
-Duration shorterPeerTimeout(const Script& script, int a, int b) {
-  return std::min(script.rank(a).peerTimeout, script.rank(b).peerTimeout);
-}
-
 // Once in a burst, one lost frame follows another.
 double lossOf(const fabric::EdgeModel& edge) {
   return edge.loss + edge.corruption + (edge.burstEnter > 0 ? kSomeLoss : 0);
@@ -64,6 +51,20 @@ double usualLoss(const Script& script, int a, int b) {
     most = std::max({most, lossOf(script.edge(a, b, rail)), lossOf(script.edge(b, a, rail))});
   }
   return most;
+}
+
+// A version that cannot use a narrow path, and a path that is narrow, becomes so, or may seem so: to probes a peer that
+// stands still for some seconds looks like a path that carries less.
+bool lacksNarrowPaths(const Script& script, int a, int b) {
+  constexpr std::size_t kNeeded = wire::kCapabilityPieces | wire::kCapabilitySmall;
+  if (((script.rank(a).lacks | script.rank(b).lacks) & kNeeded) == 0) return false;
+  return script.pair(a, b).datagramBytes < wire::kUsualMinDatagramBytes || usualLoss(script, a, b) > 0 ||
+         std::any_of(script.faults.begin(), script.faults.end(),
+                     [&](const FaultScript& fault) { return isOf(fault, a, b); });
+}
+
+Duration shorterPeerTimeout(const Script& script, int a, int b) {
+  return std::min(script.rank(a).peerTimeout, script.rank(b).peerTimeout);
 }
 
 // How long they may have been cut off from each other, all faults together.
