@@ -15,6 +15,9 @@ void fuzzPacket(std::span<const std::uint8_t> input);
 // invents datagrams. Aborts on a broken invariant.
 void fuzzSession(std::span<const std::uint8_t> input);
 
+// The same for a pair with two or three paths each: a lead and its rails.
+void fuzzRails(std::span<const std::uint8_t> input);
+
 // The bytes are a pcap or pcapng file: read and analysed as capture_analyser does. Aborts if the kinds of bytes do not
 // add up to the total.
 void fuzzCapture(std::span<const std::uint8_t> input);
@@ -37,6 +40,13 @@ void fuzzAddress(std::span<const std::uint8_t> input);
 
 // The bytes are a script: a memif client's messages and descriptors, then its writes to the shared memory.
 void fuzzMemif(std::span<const std::uint8_t> input);
+
+// The bytes are a safetensors file. Aborts if a tensor lies outside, or if an error is not one printable line.
+void fuzzSafetensors(std::span<const std::uint8_t> input);
+
+// The bytes are a script: clients and strangers of the benchmark's key/value store. Aborts if a client that keeps the
+// rules does not get what it has set.
+void fuzzStore(std::span<const std::uint8_t> input);
 
 // Corrects both checksums of a datagram, so that the code behind them is reached.
 void fixChecksums(std::vector<std::byte>& datagram);

@@ -54,7 +54,8 @@ SessionConfig configOf(std::uint8_t choice) {
 
 class Side {
  public:
-  Side(const SessionConfig& config, std::uint64_t id) : session(config, id, id * 77), id(id) {}
+  Side(const SessionConfig& config, std::uint64_t id, const Session* lead = nullptr)
+      : session(config, id, id * 77, lead), id(id) {}
 
   void post(Script& script, bool send) {
     if (operations_ >= kMaxOperations) return;
@@ -108,12 +109,19 @@ class Side {
   bool refuse_ = false;
 };
 
+// An end of the pair: its sessions, the lead first.
+using End = std::deque<Side>;
+
 class FuzzedPair {
  public:
-  explicit FuzzedPair(std::uint8_t choice) : a_(configOf(choice), 11), b_(configOf(choice), 22) {
+  FuzzedPair(std::uint8_t choice, std::size_t paths) {
+    addPaths(a_, choice, 11, paths);
+    addPaths(b_, choice, 22, paths);
     if ((choice & 16) != 0) return;  // the script connects
-    a_.session.connect(now_, b_.id, kDatagramBytes);
-    b_.session.connect(now_, a_.id, kDatagramBytes);
+    for (std::size_t path = 0; path < paths; ++path) {
+      a_[path].session.connect(now_, b_[path].id, kDatagramBytes);
+      b_[path].session.connect(now_, a_[path].id, kDatagramBytes);
+    }
     settle();
   }
 
@@ -121,16 +129,21 @@ class FuzzedPair {
   void settle() {
     for (int i = 0; i < 8; ++i) {
       collect();
-      while (!a_.sent.empty()) deliver(a_, b_);
-      while (!b_.sent.empty()) deliver(b_, a_);
+      for (std::size_t path = 0; path < a_.size(); ++path) {
+        while (!a_[path].sent.empty()) deliver(a_[path], b_[path]);
+        while (!b_[path].sent.empty()) deliver(b_[path], a_[path]);
+      }
       now_ += microseconds(20);
     }
   }
 
   void step(Script& script) {
     const std::uint8_t code = script.byte();
-    Side& here = (code & 0x80) != 0 ? b_ : a_;
-    Side& there = (code & 0x80) != 0 ? a_ : b_;
+    const std::size_t path = (code >> 5 & 3u) % a_.size();
+    End& own = (code & 0x80) != 0 ? b_ : a_;
+    Side& here = own[path];
+    Side& there = ((code & 0x80) != 0 ? a_ : b_)[path];
+    Side& lead = own.front();  // what a user calls
     switch (code & 0x1f) {
       case 0:
       case 1:
@@ -155,18 +168,18 @@ class FuzzedPair {
       case 8:
       case 9:
       case 10:
-        here.post(script, true);
+        lead.post(script, true);
         break;
       case 11:
       case 12:
       case 13:
-        here.post(script, false);
+        lead.post(script, false);
         break;
       case 14:
-        (void)here.session.cancelSend(script.byte());
+        (void)lead.session.cancelSend(script.byte());
         break;
       case 15:
-        (void)here.session.cancelReceive(script.byte());
+        (void)lead.session.cancelReceive(script.byte());
         break;
       case 16:
         pass(microseconds(script.word()));
@@ -175,7 +188,7 @@ class FuzzedPair {
         pass(std::chrono::milliseconds(script.word()));
         break;
       case 18:
-        here.session.close(now_, (script.byte() & 1) != 0);
+        lead.session.close(now_, (script.byte() & 1) != 0);
         break;
       case 19:
         here.refuseNext();
@@ -200,9 +213,30 @@ class FuzzedPair {
   }
 
  private:
+  static void addPaths(End& end, std::uint8_t choice, std::uint64_t id, std::size_t paths) {
+    // Links that lose nothing have no rails.
+    SessionConfig config = configOf(choice);
+    config.losslessLink = config.losslessLink && paths == 1;
+    for (std::size_t path = 0; path < paths; ++path) {
+      end.emplace_back(config, id + 100 * path, path == 0 ? nullptr : &end.front().session);
+    }
+  }
+
+  // What one session does may be for the others of its end. A rail that fails takes its lead with it.
+  void collect(End& end) {
+    for (std::size_t round = 0; round < 2; ++round) {
+      for (Side& side : end) {
+        side.collect(now_);
+        if (&side != &end.front() && side.session.state() == SessionState::kFailed) {
+          end.front().session.fail(side.session.error(), /*tellPeer=*/true);
+        }
+      }
+      if (end.size() == 1) return;
+    }
+  }
   void collect() {
-    a_.collect(now_);
-    b_.collect(now_);
+    collect(a_);
+    collect(b_);
   }
 
   void hand(Side& to, const std::vector<std::byte>& datagram) {
@@ -290,31 +324,51 @@ class FuzzedPair {
   void pass(Duration duration) {
     const TimePoint until = now_ + duration;
     for (int i = 0; i < 200; ++i) {
-      const TimePoint next = std::min(a_.session.pollTimeout(), b_.session.pollTimeout());
+      const TimePoint next = nextTimeout();
       if (next > until) break;
       now_ = std::max(now_, next);
-      for (Side* side : {&a_, &b_}) {
-        if (side->session.pollTimeout() > now_) continue;
-        side->session.handleTimeout(now_);
-        if (!side->collect(now_)) continue;
-        GLOO_BYPASS_CHECK(side->session.pollTimeout() > now_);
+      for (End* end : {&a_, &b_}) {
+        for (Side& side : *end) {
+          if (side.session.pollTimeout() > now_) continue;
+          side.session.handleTimeout(now_);
+          if (!side.collect(now_)) continue;
+          GLOO_BYPASS_CHECK(side.session.pollTimeout() > now_);
+        }
+        if (end->size() > 1) collect(*end);
       }
     }
     now_ = std::max(now_, until);
-    for (Side* side : {&a_, &b_}) {
-      if (side->session.pollTimeout() <= now_) side->session.handleTimeout(now_);
+    for (End* end : {&a_, &b_}) {
+      for (Side& side : *end) {
+        if (side.session.pollTimeout() <= now_) side.session.handleTimeout(now_);
+      }
     }
   }
 
+  TimePoint nextTimeout() const {
+    TimePoint next = kNever;
+    for (const End* end : {&a_, &b_}) {
+      for (const Side& side : *end) next = std::min(next, side.session.pollTimeout());
+    }
+    return next;
+  }
+
   TimePoint now_ = TimePoint{} + std::chrono::hours(1);
-  Side a_, b_;
+  End a_, b_;
 };
 
 }  // namespace
 
 void fuzzSession(std::span<const std::uint8_t> input) {
   Script script(input);
-  FuzzedPair pair(script.byte());
+  FuzzedPair pair(script.byte(), 1);
+  for (int steps = 0; !script.done() && steps < 2000; ++steps) pair.step(script);
+}
+
+void fuzzRails(std::span<const std::uint8_t> input) {
+  Script script(input);
+  const std::uint8_t choice = script.byte();
+  FuzzedPair pair(choice, 2 + (choice >> 7));
   for (int steps = 0; !script.done() && steps < 2000; ++steps) pair.step(script);
 }
 
