@@ -12,7 +12,9 @@ def names_in_catalogue(text):
 
 
 def names_in_dissector(text):
-    found = re.findall(r'\[(\d+)\] = "([\w-]+)"', re.search(r"local algorithms = \{(.*?)\n\}", text, re.DOTALL).group(1))
+    found = re.findall(
+        r'\[(\d+)\] = "([\w-]+)"', re.search(r"local algorithms = \{(.*?)\n\}", text, re.DOTALL).group(1)
+    )
     return [name for _, name in sorted((int(value), name) for value, name in found)], [int(value) for value, _ in found]
 
 

@@ -55,7 +55,7 @@ TEST_P(Hierarchical_EveryKind, SeveralChunksAndEveryRoot_GiveThePlainResult) {
                        3001,
                        ranks.size(),
                        root,
-                       test::hasBlocks(static_cast<Kind>(k)) && root % 2 == 1,
+                       hasBlocks(static_cast<Kind>(k)) && root % 2 == 1,
                        inPlace};
           ASSERT_TRUE(runsRight(ranks[rank], c, rank, Reduction::kSum));
         }

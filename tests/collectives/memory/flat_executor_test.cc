@@ -64,7 +64,7 @@ TEST_P(FlatExecutor_Run, EveryKind_GivesWhatItMust) {
       const auto kind = static_cast<Kind>(k);
       for (const std::size_t count : kCounts) {
         for (const bool uneven : {false, true}) {
-          if (uneven && !test::hasBlocks(kind)) continue;
+          if (uneven && !hasBlocks(kind)) continue;
           for (const bool inPlace : {false, true}) {
             // The largest of eight bytes: it takes several rounds of all kinds.
             const ElementType type = count == kCounts[7] ? ElementType::kInt64 : test::kTypes[turn % 4];
