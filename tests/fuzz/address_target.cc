@@ -86,7 +86,7 @@ void decodeChannel(std::span<const std::byte> bytes) {
   const auto channel = decodeChannelAddress(bytes);
   if (!accepted(channel)) return;
   const std::string& description = channel.value().description;
-  GLOO_BYPASS_CHECK(std::all_of(description.begin(), description.end(), [](char c) { return c >= 0x20 && c < 0x7f; }));
+  GLOO_BYPASS_CHECK(printable(description) == description);
   const std::vector<std::byte> port = channel.value().portAddress;
   decodePort(port);
   const auto again = decodeChannelAddress(encodeChannelAddress(channel.value()));
