@@ -218,6 +218,7 @@ def a_rank_is_replaced():
     check(group, SIZE)
     if RANK == dead:
         store.set("dies", "")
+        print("end=ok", flush=True)
         os._exit(0)
     store.wait(["dies"])
     assert f"rank {dead}" in raised(dist.DistBackendError, lambda: dist.all_reduce(torch.ones(1)))
