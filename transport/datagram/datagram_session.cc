@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "transport/base/check.h"
+#include "transport/core/channel_state.h"
 #include "transport/wire/rail_id.h"
 
 namespace gloo_bypass {
@@ -15,30 +16,11 @@ namespace {
 
 // Ranks that start together connect within a second or two.
 constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
-// A link may end once or twice on behalf of an earlier session. Each further attempt waits longer: a link may cost
-// megabytes.
 // A sealed Hello is shorter.
 constexpr std::size_t kMostEarlyBytes = 256;
+// A link may end once or twice on behalf of an earlier session. Each further attempt waits longer: a link may cost
+// megabytes.
 constexpr Duration kShortestPause = std::chrono::milliseconds(1), kLongestPause = std::chrono::milliseconds(250);
-
-ChannelState channelState(SessionState state) {
-  switch (state) {
-    case SessionState::kIdle:
-      return ChannelState::kUnconnected;
-    case SessionState::kConnecting:
-      return ChannelState::kConnecting;
-    case SessionState::kEstablished:
-      return ChannelState::kConnected;
-    case SessionState::kPeerClosed:
-      return ChannelState::kPeerClosed;
-    case SessionState::kFailed:
-      return ChannelState::kFailed;
-    case SessionState::kClosing:
-    case SessionState::kClosed:
-      return ChannelState::kClosed;
-  }
-  return ChannelState::kFailed;
-}
 
 }  // namespace
 

@@ -3,28 +3,10 @@
 #include <cstdlib>
 
 #include "transport/base/check.h"
+#include "transport/core/channel_state.h"
 
 namespace gloo_bypass::sim {
 namespace {
-
-ChannelState channelState(SessionState state) {
-  switch (state) {
-    case SessionState::kIdle:
-      return ChannelState::kUnconnected;
-    case SessionState::kConnecting:
-      return ChannelState::kConnecting;
-    case SessionState::kEstablished:
-      return ChannelState::kConnected;
-    case SessionState::kPeerClosed:
-      return ChannelState::kPeerClosed;
-    case SessionState::kFailed:
-      return ChannelState::kFailed;
-    case SessionState::kClosing:
-    case SessionState::kClosed:
-      return ChannelState::kClosed;
-  }
-  return ChannelState::kFailed;
-}
 
 class SimulatedChannel final : public MessageChannel {
  public:
