@@ -2,9 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <filesystem>
 
@@ -12,25 +10,14 @@
 #include "tools/common/result_file.h"
 #include "tools/common/run_program.h"
 #include "tools/simulation/simulation_report.h"
+#include "tools/simulation/stop_signals.h"
 #include "transport/base/seconds.h"
 #include "transport/process/json_text.h"
 
 namespace gloo_bypass::sim {
 namespace {
 
-constexpr int kInterrupted = 130;
 constexpr std::chrono::milliseconds kBetweenProgress{500};
-
-std::atomic<bool> stopWanted{false};
-
-// The second signal ends the process as it would have without us.
-void handleSignals() {
-  struct sigaction action{};
-  action.sa_handler = [](int) { stopWanted.store(true, std::memory_order_relaxed); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)::sigaction(number, &action, nullptr);
-  makeWriteSignalsErrors();
-}
 
 int complain(const std::string& message, int status) {
   gloo_bypass::complain("fabric_simulation", message);
@@ -89,7 +76,7 @@ int simulate(const SimulationOptions& options) {
   for (const std::size_t ranks : options.ranks.empty() ? std::vector<std::size_t>{0} : options.ranks) {
     fabrics.push_back(describedFabric(options, ranks));
   }
-  handleSignals();
+  handleStopSignals();
   int status = 0;
   std::vector<RingRunResult> results;
   // Before minutes of work, whether they can be written at all.
@@ -100,14 +87,14 @@ int simulate(const SimulationOptions& options) {
     ProgressLine line(!options.quiet);
     results.push_back(runRing(fabric, options.run, [&](const RingProgress& progress) {
       line.show(fabric.hosts.size(), progress);
-      return !stopWanted.load(std::memory_order_relaxed);
+      return goOn();
     }));
     line.clear();
     const RingRunResult& result = results.back();
     fmt::print("{}", tableRow(result, options.run.bytes));
     if (result.end == RingRunEnd::kFailed)
       status = complain(fmt::format("{} ranks: {}", result.ranks, result.error), kExitFailure);
-    if (result.end == RingRunEnd::kInterrupted || stopWanted.load(std::memory_order_relaxed)) {
+    if (result.end == RingRunEnd::kInterrupted || !goOn()) {
       status = complain(fmt::format("interrupted: {} of {} numbers of ranks are done",
                                     results.size() - (result.end != RingRunEnd::kDone), fabrics.size()),
                         kInterrupted);

@@ -1,9 +1,7 @@
 // hunt: random worlds in virtual time, and what they break. See README.md of this folder.
 #include <fmt/format.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -11,32 +9,20 @@
 #include "tools/common/error.h"
 #include "tools/common/run_program.h"
 #include "tools/simulation/hunt_options.h"
+#include "tools/simulation/stop_signals.h"
 #include "tools/simulation/worlds/generator.h"
 
 namespace gloo_bypass::sim {
 namespace {
 
-constexpr int kInterrupted = 130;
-
-std::atomic<bool> stopWanted{false};
-
-// The second signal ends the process as it would have without us.
-void handleSignals() {
-  struct sigaction action{};
-  action.sa_handler = [](int) { stopWanted.store(true, std::memory_order_relaxed); };
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) (void)::sigaction(number, &action, nullptr);
-}
-
-bool goOn() { return !stopWanted.load(std::memory_order_relaxed); }
-
-void printTotals(const Campaign& campaign, double seconds) {
+void printTotals(const Campaign& campaign, double seconds, std::size_t failures) {
   fmt::print(
       "{} worlds in {:.1f} s ({:.2f} ms each): {} messages, {} operations of ranks, {} events; {} connections ended "
       "early, for a reason; slowest recovery {:.0f} % of its bound (seed {}); at most {} kB a session; {} failures\n",
       campaign.seeds, seconds, 1e3 * seconds / static_cast<double>(std::max<std::uint64_t>(1, campaign.seeds)),
       campaign.messages, campaign.operations, campaign.events, campaign.ended, 100 * campaign.recoveryShare,
-      campaign.slowestSeed, campaign.memoryBytes / 1000, campaign.failures.size());
+      campaign.slowestSeed, campaign.memoryBytes / 1000, failures);
+  if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
 }
 
 Script readScript(const std::string& path) {
@@ -66,19 +52,18 @@ int runOne(const HuntOptions& options) {
     fmt::print("{}",
                describe(Failure{*options.seed, finding, shrink(script, finding, options.campaign.mostTries, goOn)}));
   }
-  campaign.failures.resize(result.findings.empty() ? 0 : 1);
-  printTotals(campaign, seconds);
+  printTotals(campaign, seconds, result.findings.empty() ? 0 : 1);
   return result.findings.empty() ? 0 : kExitFailure;
 }
 
 int hunt(const HuntOptions& options) {
-  handleSignals();
+  handleStopSignals();
   if (options.seed || !options.scriptPath.empty()) return runOne(options);
   const auto began = std::chrono::steady_clock::now();
   const Campaign campaign = runCampaign(options.campaign, goOn);
   for (const Failure& failure : campaign.failures) fmt::print("{}\n", describe(failure));
-  printTotals(campaign, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
-  if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
+  printTotals(campaign, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(),
+              campaign.failures.size());
   if (!campaign.failures.empty()) return kExitFailure;
   return goOn() ? 0 : kInterrupted;
 }
