@@ -11,14 +11,13 @@ namespace {
 constexpr const char* kDescription =
     "Hunts for faults of the protocol and of the collectives in virtual time: runs worlds drawn at random from seeds "
     "(ranks, paths, settings, traffic, faults) and checks what they promise. A world that breaks a promise is made "
-    "small "
-    "and printed as a script.";
+    "small and printed as a script.";
 constexpr const char* kFooter =
     R"(Safety, at all times: messages are right, and come once and in order; results of operations are right;
 memory is bounded; nothing ends without a reason. Liveness, once faults have stopped: all that can still
 happen does so within a bound of virtual time.
 
-A script has a line for each thing (tools/simulation/README.md); what is printed for a failure can be
+A script has a line for each thing (tools/simulation/worlds/README.md); what is printed for a failure can be
 given to --script as it is. Exit status: 0, no promise was broken; 1, one was; 2, bad input; 130,
 interrupted.)";
 
@@ -44,7 +43,7 @@ std::variant<HuntOptions, std::string> parseHuntOptions(int argc, const char* co
       ->excludes(seeds)
       ->excludes(from)
       ->excludes(seed);
-  app.add_flag("--show", options.show, "with --seed: print its script, whatever it gives");
+  app.add_flag("--show", options.show, "with --seed or --script: print the script, whatever it gives");
   app.add_option("--shrink-worlds", options.campaign.mostTries, "how many worlds may be run to make one failure small")
       ->check(CLI::Range(0, 1'000'000))
       ->type_name("N")

@@ -12,11 +12,10 @@ constexpr std::byte kUntouched{0xa5};
 constexpr std::byte kScribble{0xee};  // written over a buffer that the session has given back
 constexpr std::size_t kGuardBytes = 64;
 constexpr std::size_t kMaxFaults = 8;
-constexpr std::uint64_t kMostKeys = 1'000'000;
 constexpr OperationToken kPersistentToken = 1'000'000'000;
 constexpr OperationToken kWithdrawnToken = 2'000'000'000;  // + index
 
-enum Tag : std::uint64_t { kAnnouncedTag = 1000, kWithdrawnTag = 2000 };
+enum Tag : std::uint64_t { kAnnouncedTag = kOrdinaryKeys, kWithdrawnTag };
 
 // Adds bytes to an untouched buffer, where they give their own values if they come once.
 BytesConsumer addingTo(std::vector<std::byte>& buffer) {
@@ -255,7 +254,7 @@ void Conversation::onPersistentReceived(std::size_t length) {
 
 void Conversation::onAnnounced(MessageKey key, std::size_t length) {
   const std::uint64_t withdrawn = key.tag - tagBase_ - kWithdrawnTag;
-  if (key.kind == MessageKind::kUnbound && withdrawn < kMostKeys) {
+  if (key.kind == MessageKind::kUnbound && withdrawn < kWithdrawnKeys) {
     onWithdrawnAnnounced(key);
     return;
   }

@@ -23,7 +23,7 @@ bool matchesPattern(std::span<const std::byte> buffer, std::uint64_t seed);
 class Conversation {
  public:
   Conversation(Simulation& simulation, Host& sender, Host& receiver, const TrafficModel& model, std::uint64_t seed);
-  // `plan` as planTraffic() orders it. `lossless`: as in TrafficModel.
+  // `plan` as orderTraffic() orders it. `lossless`: as in TrafficModel.
   Conversation(Simulation& simulation, Host& sender, Host& receiver, const std::vector<PlannedMessage>& plan,
                bool lossless, std::uint64_t seed);
   Conversation(const Conversation&) = delete;

@@ -51,6 +51,12 @@ void orderReceives(std::vector<PlannedMessage>& messages) {
 
 }  // namespace
 
+void orderTraffic(std::vector<PlannedMessage>& messages) {
+  std::stable_sort(messages.begin(), messages.end(),
+                   [](const PlannedMessage& a, const PlannedMessage& b) { return a.sendAt < b.sendAt; });
+  orderReceives(messages);
+}
+
 std::vector<PlannedMessage> planTraffic(const TrafficModel& model, std::uint64_t seed) {
   Random random(seed);
   std::vector<PlannedMessage> messages;
@@ -59,9 +65,7 @@ std::vector<PlannedMessage> planTraffic(const TrafficModel& model, std::uint64_t
     messages.push_back(planMessage(model, model.totalBytes - plannedBytes, messages.size(), random));
     plannedBytes += messages.back().length;
   }
-  std::stable_sort(messages.begin(), messages.end(),
-                   [](const PlannedMessage& a, const PlannedMessage& b) { return a.sendAt < b.sendAt; });
-  orderReceives(messages);
+  orderTraffic(messages);
   return messages;
 }
 

@@ -16,6 +16,10 @@
 
 namespace gloo_bypass::sim {
 
+// Keys of ordinary messages are below the first bound, those of withdrawn ones below the second, and each has one
+// message.
+inline constexpr std::uint64_t kOrdinaryKeys = 1000, kWithdrawnKeys = 1'000'000;
+
 enum class KeyKind : std::uint8_t { kOrdinary, kAnnounced, kPersistent, kWithdrawn };
 
 struct PlannedMessage {
@@ -40,7 +44,10 @@ struct TrafficModel {
   Duration spread = std::chrono::milliseconds(10);  // sends and receives are posted within it
 };
 
-// In the order of sending. Receives of one key are posted in the order in which they must match.
+// Puts messages in the order of sending, and gives receives of one key the order in which they must match.
+void orderTraffic(std::vector<PlannedMessage>& messages);
+
+// In order, as above.
 std::vector<PlannedMessage> planTraffic(const TrafficModel& model, std::uint64_t seed);
 
 }  // namespace gloo_bypass::sim

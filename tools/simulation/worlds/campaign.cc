@@ -22,7 +22,8 @@ void Campaign::add(std::uint64_t seed, const WorldResult& result) {
 
 Campaign runCampaign(const CampaignSettings& settings, const std::function<bool()>& goOn) {
   Campaign campaign;
-  for (std::uint64_t seed = settings.from; seed < settings.from + settings.seeds && goOn(); ++seed) {
+  for (std::uint64_t run = 0; run < settings.seeds && goOn(); ++run) {
+    const std::uint64_t seed = settings.from + run;
     const Script script = generateScript(seed, settings.plant);
     const WorldResult result = runWorld(script);
     campaign.add(seed, result);

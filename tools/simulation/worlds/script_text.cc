@@ -3,6 +3,8 @@
 #include <charconv>
 #include <functional>
 #include <optional>
+#include <set>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -341,6 +343,20 @@ Status checkOperations(const Script& script) {
   return {};
 }
 
+Status checkMessages(const Script& script) {
+  constexpr std::size_t kMostBytes = std::size_t{16} << 20;
+  std::set<std::tuple<int, int, std::uint64_t>> withdrawn;
+  for (const MessageScript& line : script.messages) {
+    if (line.length > kMostBytes || line.room > kMostBytes)
+      return refuse(fmt::format("a message's length and room are at most {} bytes", kMostBytes));
+    const std::uint64_t keys = line.kind == KeyKind::kWithdrawn ? kWithdrawnKeys : kOrdinaryKeys;
+    if (line.key >= keys) return refuse(fmt::format("a message of this kind has a key below {}", keys));
+    if (line.kind == KeyKind::kWithdrawn && !withdrawn.emplace(line.from, line.to, line.key).second)
+      return refuse("two withdrawn messages from one rank to another have one key");
+  }
+  return {};
+}
+
 }  // namespace
 
 Status checkScript(const Script& script) {
@@ -360,6 +376,7 @@ Status checkScript(const Script& script) {
       !all(script.faults, [&](const FaultScript& line) { return isRail(line.rail); })) {
     return refuse(fmt::format("a pair has 1 to {} rails", Script::kMostRails));
   }
+  if (Status messages = checkMessages(script); !messages.ok()) return messages;
   return checkOperations(script);
 }
 

@@ -44,8 +44,11 @@ constexpr const char* kQuiet = "what is sent is in proportion to the traffic";
 // A connection with what goes over it.
 struct Talk {
   explicit Talk(Simulation& simulation, const Script& script, int lower, int upper)
-      : connection(simulation, script, lower, upper) {}
+      : connection(simulation, script, lower, upper),
+        mustNotConnect(sim::mustNotConnect(script, lower, upper)),
+        mayEnd(sim::mayEnd(script, lower, upper)) {}
   Connection connection;
+  const bool mustNotConnect, mayEnd;
   // One each way for each life; none in a world of operations.
   std::vector<std::unique_ptr<Conversation>> conversations;
   std::uint64_t received = 0;  // for Plant::kSwallow
@@ -58,6 +61,7 @@ class World {
       for (int b = a + 1; b < script.ranks; ++b) talks_.push_back(std::make_unique<Talk>(simulation_, script, a, b));
     }
     ranks_.resize(static_cast<std::size_t>(script.ranks));
+    mayFail_ = mayFail();
   }
 
   WorldResult run() {
@@ -128,6 +132,7 @@ class World {
         if (message.from == connection.rankAt(side) && message.to == connection.rankAt(1 - side))
           plan.push_back(message);
       }
+      orderTraffic(plan);
       talk.conversations.push_back(std::make_unique<Conversation>(simulation_, connection.host(side),
                                                                   connection.host(1 - side), plan,
                                                                   connection.settings().lossless, random_.next()));
@@ -245,7 +250,7 @@ class World {
     const TimePoint quietAt = Simulation::kStart + quiet;
     const auto broken = [this] {
       if (++asked_ % kEventsAJudgement == 0) judgeTraffic();
-      return !result_.findings.empty();
+      return storms() || !result_.findings.empty();
     };
     if (simulation_.runUntil(quietAt, broken)) return false;
     for (const auto& talk : talks_) talk->connection.healEdges();
@@ -253,7 +258,7 @@ class World {
     for (const auto& talk : talks_) {
       limit = std::max(limit, recoveryLimit(script_, talk->connection.rankAt(0), talk->connection.rankAt(1)));
     }
-    const auto over = [&] { return broken() || (isSettled()); };
+    const auto over = [&] { return broken() || isSettled(); };
     (void)simulation_.runUntil(quietAt + limit, over);
     if (simulation_.stuck()) find(Judgement::kLiveness, kTime, "a session asks to be woken in the past for ever");
     if (!result_.findings.empty()) return false;
@@ -269,6 +274,12 @@ class World {
     }
     find(Judgement::kLiveness, kTraffic, fmt::format("after {} s: {}", limit / seconds(1), unsettled()));
     return false;
+  }
+
+  bool storms() {
+    if (simulation_.steps() <= kMostEvents) return false;
+    find(Judgement::kLiveness, kQuiet, fmt::format("more than {} events", kMostEvents));
+    return true;
   }
 
   void countEnded() {
@@ -317,21 +328,25 @@ class World {
     return text;
   }
 
-  void close() {
+  // At moments of their own.
+  void closeAll() {
     for (const auto& talk : talks_) {
-      if (isGroup()) break;
       const double most = 3.0 * static_cast<double>(talk->connection.roundTrip().count());
       for (int side = 0; side < Connection::kSides; ++side) {
         simulation_.after(Duration(static_cast<Duration::rep>(random_.uniform() * most)),
                           [&talk, side] { talk->connection.close(side, false); });
       }
     }
+  }
+
+  void close() {
+    if (!isGroup()) closeAll();
     simulation_.runFor(Duration{0});
     const auto drained = [this] {
-      return std::all_of(talks_.begin(), talks_.end(), [](const auto& talk) {
-        return talk->connection.ended(0) && talk->connection.ended(1) && talk->connection.drained(0) &&
-               talk->connection.drained(1);
-      });
+      return storms() || std::all_of(talks_.begin(), talks_.end(), [](const auto& talk) {
+               return talk->connection.ended(0) && talk->connection.ended(1) && talk->connection.drained(0) &&
+                      talk->connection.drained(1);
+             });
     };
     if (simulation_.runUntil(simulation_.now() + kCloseLimit, drained)) return;
     find(Judgement::kLiveness, kClosing, simulation_.stuck() ? "virtual time stands still" : describeUndrained());
@@ -353,19 +368,17 @@ class World {
   // ---- Judgement.
 
   void judgeTraffic() {
-    const bool groupMayFail = isGroup() && mayFail();
     for (const auto& talk : talks_) {
       const Connection& connection = talk->connection;
       for (const auto& way : talk->conversations) {
         if (!way->faults().empty()) find(Judgement::kSafety, kRightMessages, way->faults().front());
       }
-      const int lower = connection.rankAt(0), upper = connection.rankAt(1);
       for (int side = 0; side < Connection::kSides; ++side) {
         const SessionState state = connection.state(side);
-        if (state == SessionState::kEstablished && mustNotConnect(script_, lower, upper)) {
+        if (state == SessionState::kEstablished && talk->mustNotConnect) {
           find(Judgement::kSafety, kMismatch, fmt::format("rank {} is connected", connection.rankAt(side)));
         }
-        if (state != SessionState::kFailed || groupMayFail || mayEnd(script_, lower, upper)) continue;
+        if (state != SessionState::kFailed || (isGroup() && mayFail_) || talk->mayEnd) continue;
         find(Judgement::kSafety, kReason,
              fmt::format("rank {} towards {}: {}", connection.rankAt(side), connection.rankAt(1 - side),
                          connection.host(side).session().error().message));
@@ -373,10 +386,11 @@ class World {
     }
   }
 
+  // Whether an operation may fail for a reason.
   bool mayFail() const {
     if (script_.callTimeout < kLongCall) return true;
     for (const auto& talk : talks_) {
-      if (mayEnd(script_, talk->connection.rankAt(0), talk->connection.rankAt(1))) return true;
+      if (talk->mayEnd) return true;
     }
     return std::any_of(script_.operations.begin(), script_.operations.end(),
                        [](const OperationScript& operation) { return operation.differs >= 0; });
@@ -384,6 +398,7 @@ class World {
 
   void judgeEnd() {
     judgeTraffic();
+    if (result_.findings.empty()) (void)storms();
     for (const auto& talk : talks_) {
       const Connection& connection = talk->connection;
       for (int side = 0; side < Connection::kSides; ++side) {
@@ -423,13 +438,12 @@ class World {
   }
 
   void judgeGroup() {
-    const bool mayFail = this->mayFail();
     std::size_t fewest = SIZE_MAX;  // of ranks that live
     for (int rank = 0; rank < script_.ranks; ++rank) {
       const GroupRank& group = *at(rank).group;
       for (const std::string& fault : group.faults()) find(Judgement::kSafety, kRightSums, fault);
       fewest = std::min(fewest, group.succeeded());
-      if (mayFail || !group.failure()) continue;
+      if (mayFail_ || !group.failure()) continue;
       find(Judgement::kSafety, kReason,
            fmt::format("rank {} operation {}: {}", rank, group.succeeded(), group.failure()->message));
     }
@@ -452,9 +466,6 @@ class World {
 
   void count() {
     result_.events = simulation_.steps();
-    if (result_.events > kMostEvents) {
-      find(Judgement::kLiveness, kQuiet, fmt::format("{} events", result_.events));
-    }
     for (const auto& talk : talks_) {
       for (const auto& way : talk->conversations) result_.messages += way->messagesDelivered();
     }
@@ -468,6 +479,7 @@ class World {
   Random random_;
   std::vector<std::unique_ptr<Talk>> talks_;
   std::vector<Rank> ranks_;
+  bool mayFail_ = false;
   std::uint64_t asked_ = 0;
   WorldResult result_;
 };

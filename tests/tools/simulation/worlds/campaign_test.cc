@@ -64,6 +64,10 @@ TEST_P(PlantedFault, IsFoundAndMadeSmall) {
   const WorldResult again = runWorld(script.value());
   ASSERT_FALSE(again.findings.empty());
   EXPECT_EQ(again.findings.front().promise, failure.finding.promise);
+  // It is the plant that breaks it.
+  Script sound = script.value();
+  sound.plant = Plant::kNothing;
+  EXPECT_TRUE(runWorld(sound).findings.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Plants, PlantedFault,
