@@ -190,6 +190,10 @@ std::vector<std::string> contenders(const std::vector<std::string>& transports,
                                     const std::vector<std::string>& collectives) {
   std::vector<std::string> all;
   for (const std::string& transport : transports) {
+    if (usesOwnCollectives(transport)) {  // named with them
+      all.push_back(transport);
+      continue;
+    }
     for (const std::string& collective : collectives) {
       if (collective == "gloo") all.push_back(transport);
       if (collective == "own" && hasOwnCollectives(transport)) all.push_back(transport + std::string(kOwnSuffix));
@@ -260,7 +264,8 @@ bool usesOwnCollectives(std::string_view transport) {
   return transport.substr(0, transport.find(kAlgorithmMark)).ends_with(kOwnSuffix);
 }
 std::string_view linkOf(std::string_view transport) {
-  return usesOwnCollectives(transport) ? transport.substr(0, transport.rfind(kOwnSuffix)) : transport;
+  const std::string_view name = transport.substr(0, transport.find(kAlgorithmMark));
+  return name.ends_with(kOwnSuffix) ? name.substr(0, name.size() - kOwnSuffix.size()) : transport;
 }
 std::string_view ownAlgorithmOf(std::string_view transport) {
   const std::size_t mark = usesOwnCollectives(transport) ? transport.find(kAlgorithmMark) : std::string_view::npos;

@@ -102,6 +102,9 @@ TEST(PerfOptions, OwnCollectives_AreChosenByTransportAndAlgorithm) {
   EXPECT_THAT(ownAlgorithmOf("UDP/own"), "");
   EXPECT_THAT(linkOf("UDP/own:one-shot"), "UDP");
   EXPECT_THAT(linkOf("UDP"), "UDP");
+  const PerfOptions named = parse({"--transports", "UDP,UDP/own:ring", "--collectives", "own"});
+  EXPECT_THAT(named.transports, ElementsAre("UDP/own", "UDP/own:ring"));
+  EXPECT_THAT(problemOf({"--transports", "UDP/own:/own"}), HasSubstr("UDP/own:/own"));
   EXPECT_THAT(problemOf({"--transports", "UDP/own:rung"}), AllOf(HasSubstr("'rung'"), HasSubstr("one-shot, direct")));
   EXPECT_THAT(problemOf({"--transports", "UDP/own:"}), HasSubstr("no algorithm ''"));
   EXPECT_THAT(problemOf({"--transports", "UDP/own:binomial"}), HasSubstr("no algorithm 'binomial' for all-reduce"));
