@@ -25,7 +25,7 @@ Of gloo-bypass's own collectives over UDP and DPDK it tells each operation: grou
 count; first and last packet, bytes and retransmitted bytes of each rank. Kind, type and count need a
 snap length of 256 bytes.
 
-MB is 1e6 bytes. A file is read once, in memory that does not grow with it.
+MB is 1e6 bytes. A file is read once, in bounded memory.
 
 Exit status: 0, all was read; 1, a result could not be written; 2, wrong command line, or a file that
 is no capture; 3, a file is damaged or cut off: what comes before is in the figures, and a line on

@@ -38,7 +38,8 @@ std::variant<TuneOptions, std::string> parse(int argc, const char* const* argv) 
       ->check(CLI::Range(2, 256));
   app.add_option("--transport", options.transport, "what ranks are connected by")->check(CLI::IsMember(transports));
   app.add_option("--groups", options.groups, "numbers of ranks to measure; default: powers of two, and all")
-      ->delimiter(',');
+      ->delimiter(',')
+      ->default_str("");
   app.add_option("-b,--minbytes", options.minBytes, "least size")->transform(CLI::AsSizeValue(false));
   app.add_option("-e,--maxbytes", options.maxBytes, "greatest size")->transform(CLI::AsSizeValue(false));
   app.add_option("-f,--stepfactor", options.factor, "from size to size")->check(CLI::Range(2, 1024));
