@@ -200,9 +200,9 @@ def main():
         print(f"sum of the logits: {logits.double().sum().item():.12f}")
         print(f"checked: {size} ranks decode together what one decodes")
     # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before.
-    if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+    if options.backend != "gloo" or os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
         dist.destroy_process_group()
-    # PyTorch's caches of plans for sharded tensors hold the mesh, and that its group, beyond that (docs/pytorch.md).
+    # PyTorch's caches of plans for sharded tensors still hold the mesh, and the mesh its group (docs/pytorch.md).
     # Gloo's group then keeps its threads, which abort Python's end now and then; ours has ended them.
     sys.stdout.flush()
     if options.backend == "gloo":

@@ -81,7 +81,7 @@ def _create(options: Any, unused: Any = None) -> Any:
     return _process_group.create(options, _request)
 
 
-def _refuse(*unused: Any) -> Any:
+def refuse(*unused: Any) -> Any:
     import torch
 
     least = ".".join(map(str, _LEAST_TORCH))
@@ -95,7 +95,7 @@ def _refusing(make_group: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(make_group)
     def make(*arguments: Any, **more: Any) -> Any:
         if Request(signature.bind(*arguments, **more).arguments).is_ours():
-            _refuse()
+            refuse()
         return make_group(*arguments, **more)
 
     return make
@@ -175,26 +175,32 @@ def _limited(set_timeout: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
+def is_old() -> bool:
+    """Whether this PyTorch forgets the errors of works made in Python."""
+    import torch
+
+    return tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH
+
+
 def register() -> None:
     """Makes the backend known to PyTorch, once. Loads nothing of ours."""
-    import torch
     import torch.distributed as dist
 
     if not dist.is_available():
         return
     from torch.distributed import distributed_c10d as c10d
 
-    is_old = tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH
+    old = is_old()
     if hasattr(dist.Backend, NAME.upper()):
         # PyTorch's own import turned what autoload() raised into a warning.
-        if is_old and replaces_gloo():
-            _refuse()
+        if old and replaces_gloo():
+            refuse()
         return
-    if is_old:
-        dist.Backend.register_backend(NAME, _refuse)
+    if old:
+        dist.Backend.register_backend(NAME, refuse)
         c10d._new_process_group_helper = _refusing(c10d._new_process_group_helper)
         if replaces_gloo():
-            _refuse()  # now, rather than when a group is made
+            refuse()  # now, rather than when a group is made
         return
     dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
     c10d._new_process_group_helper = _watching(c10d._new_process_group_helper)

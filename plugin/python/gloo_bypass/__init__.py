@@ -14,7 +14,7 @@ Every setting is a GLOO_BYPASS_* variable; docs/configuration.md lists them. `py
 available() returns; its --listen and --probe say whether UDP goes between two hosts.
 """
 
-from gloo_bypass_autoload import register as _register
+from gloo_bypass_autoload import is_old as _is_old, refuse as _refuse, register as _register
 
 import datetime as _datetime
 from typing import Any as _Any
@@ -33,6 +33,8 @@ def make_group(
     without init_process_group, as torchft's ProcessGroupWrapper._create_pg does. Blocks until all ranks have come, at
     most for `timeout`, which is also that of its operations. Needs PyTorch 2.9 or later.
     """
+    if _is_old():
+        _refuse()
     from ._process_group import ProcessGroup
 
     return ProcessGroup(store, rank, size, timeout)

@@ -173,10 +173,15 @@ def test_ImportTorch_AnyProgram_KnowsTheBackendAndLoadsNothing(new_enough, tmp_p
 def test_Group_OldPyTorch_OneLineSaysNo(installed_torch, tmp_path):
     if installed_torch >= LEAST_TORCH:
         pytest.skip("this PyTorch is new enough")
-    program = (
-        "import gloo_bypass, torch.distributed as d\n"
-        "d.init_process_group('bypass', store=d.HashStore(), rank=0, world_size=1)\n"
-    )
+    program = "import gloo_bypass, torch.distributed as d\n{}"
+    for call in (
+        "d.init_process_group('bypass', store=d.HashStore(), rank=0, world_size=1)",
+        "gloo_bypass.make_group(d.HashStore(), 0, 1)",
+    ):
+        check_refusal(program.format(call), installed_torch, tmp_path)
+
+
+def check_refusal(program, installed_torch, tmp_path):
     result = run(["-c", program], environment_for(tmp_path), status=1)
     last = result.stderr.strip().splitlines()[-1]
     needs = f"needs PyTorch 2.9 or later, this is {installed_torch[0]}."
