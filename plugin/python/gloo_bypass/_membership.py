@@ -138,5 +138,6 @@ class Membership(Answers):
         before = self._door
         self._connect(store, rank, len(handles), opts.timeout or self._timeout)
         before.close()
-        self._uuid, self._global_ranks, self._sequence = opts.uuid, global_ranks, 0
+        self._uuid = opts.uuid
+        self._global_ranks = self.options.global_ranks_in_group = global_ranks
         return Work((), [])

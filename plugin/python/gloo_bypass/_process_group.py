@@ -138,6 +138,8 @@ class ProcessGroup(Membership):
         _stats.group_is_made(transport)
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
         self._rank, self._size, self._own_store = rank, size, own_store
+        # What they number is in that store, which new ranks know from its beginning.
+        self._sequence = self._splits = self._barriers = 0
 
     def __repr__(self) -> str:
         return f"<gloo_bypass.ProcessGroup, rank {self._rank}: {self._door.describe()}>"

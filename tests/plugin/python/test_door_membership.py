@@ -30,7 +30,7 @@ def test_Group_OfThisCase_BehavesAsItSays(new_enough, case, size):  # noqa: F811
     passes(case, size)
 
 
-@pytest.mark.parametrize("case, size", [("reconfigured", 3), ("a_rank_is_replaced", 3)])
+@pytest.mark.parametrize("case, size", [("reconfigured", 3), ("a_rank_comes_and_dies", 3)])
 def test_Reconfigure_OtherRanks_AreTheGroup(new_enough, installed_torch, case, size):  # noqa: F811
     if installed_torch < LEAST_RECONFIGURE:
         pytest.skip("PyTorch 2.14 and later have reconfigure()")

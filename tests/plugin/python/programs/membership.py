@@ -147,6 +147,12 @@ def split():
     check(group, SIZE)
 
 
+def exchanged(store, generation, ranks):
+    """Their handles; this rank's among what it publishes."""
+    store.set(f"{generation}-{RANK}", dist._get_reconfigure_handle())
+    return [store.get(f"{generation}-{rank}").decode() for rank in ranks]
+
+
 def reconfigure(uuid, handles, group=None):
     work = dist._reconfigure(uuid=uuid, handles=handles, group=group, timeout=MINUTE)
     assert work.wait()
@@ -161,8 +167,7 @@ def reconfigured():
     assert "call reconfigure() first" in raised(RuntimeError, lambda: dist.all_reduce(torch.ones(1)))
 
     def handles_of(generation, ranks):
-        store.set(f"{generation}-{RANK}", dist._get_reconfigure_handle())
-        return [store.get(f"{generation}-{rank}").decode() for rank in ranks]
+        return exchanged(store, generation, ranks)
 
     everybody = range(SIZE)
     handles = handles_of(0, everybody)
@@ -204,18 +209,30 @@ def dist_handle(handles):
 
 
 @case
-def a_rank_is_replaced():
-    """The survivors make a group without the dead one; another process takes its place. PyTorch 2.14."""
+def a_rank_comes_and_dies():
+    """A rank joins those that have split and met before; once it has died, the others go on. PyTorch 2.14."""
     dead = SIZE - 1
     dist.init_process_group("bypass", enable_reconfigure=True)
     group, store = dist.group.WORLD, dist.PrefixStore("handles", c10d._get_default_store())
 
     def handles_of(generation, ranks):
-        store.set(f"{generation}-{RANK}", dist._get_reconfigure_handle())
-        return [store.get(f"{generation}-{rank}").decode() for rank in ranks]
+        return exchanged(store, generation, ranks)
 
-    reconfigure(1, handles_of(0, range(SIZE)))
+    def split_and_barrier(size):
+        check(group.split_group(list(range(size))), size)
+        group.monitored_barrier(MINUTE)
+
+    # The newcomer has no past with the others.
+    newcomer, first = dead, range(dead)
+    if RANK != newcomer:
+        reconfigure(1, handles_of(0, first))
+        split_and_barrier(dead)
+        store.set(f"met-{RANK}", "")
+    store.wait([f"met-{rank}" for rank in first])
+    reconfigure(2, handles_of(1, range(SIZE)))
     check(group, SIZE)
+    split_and_barrier(SIZE)
+    assert group.options.global_ranks_in_group == list(range(SIZE))
     if RANK == dead:
         store.set("dies", "")
         print("end=ok", flush=True)
@@ -223,7 +240,7 @@ def a_rank_is_replaced():
     store.wait(["dies"])
     assert f"rank {dead}" in raised(dist.DistBackendError, lambda: dist.all_reduce(torch.ones(1)))
     began = time.monotonic()
-    reconfigure(2, handles_of(1, range(dead)))
+    reconfigure(3, handles_of(2, range(dead)))
     print(f"seconds={time.monotonic() - began:.3f}")
     check(group, dead)
 
