@@ -16,9 +16,6 @@ c10d = torch._C._distributed_c10d
 UNSET = c10d.AllreduceOptions().timeout
 Tensors = List[torch.Tensor]
 Blocks = Tuple[int, ...]
-#: Up to this a synchronous operation on a device's tensors goes to the host and back on the caller's stream: others,
-#: and events, would cost more than their overlap saves.
-AT_ONCE_BYTES = 64 << 10
 SLOTS = _pipeline.Slots()
 
 
@@ -158,12 +155,10 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         device = self._device(staging.device)
         plan = self._plan(settings, staging, inputs, outputs)
 
-        def run(inputs: Blocks, outputs: Blocks) -> None:
-            self._run(*settings, inputs, outputs)
-
+        run = functools.partial(self._run, *settings)  # of the ranks of now: reconfigure() may change them
         if is_synchronous and not self._queue.pending:
             try:
-                if plan.bytes <= AT_ONCE_BYTES:
+                if plan.goes_at_once():
                     carry_at_once(device, plan, run)
                 else:
                     device.catch_up(carry(device, plan, device.now(), SLOTS, run))
@@ -178,7 +173,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
             arrival.event = carry(device, plan, began, SLOTS, run)
 
         finish = staging.copy_back if staging.copies else None
-        work = Work((self._queue.submit(carry_behind, staging.kept),), result, finish, event, (arrival,))
+        work = Work((self._queue.submit(carry_behind, (self, staging.kept)),), result, finish, event, (arrival,))
         return self._ended(work) if is_synchronous else work
 
     def _device(self, device: Any) -> _pipeline.Device:

@@ -35,7 +35,9 @@ class Cuda:
             memory.record_stream(stream)
 
     def host_memory(self, size: int, kept: bool) -> torch.Tensor:
-        return torch.empty(size, dtype=torch.uint8, pin_memory=kept)
+        # Other calls, outside of the caller's mode, will write it too.
+        with torch.inference_mode(False):
+            return torch.empty(size, dtype=torch.uint8, pin_memory=kept)
 
     def address(self, host: torch.Tensor) -> int:
         return int(host.data_ptr())

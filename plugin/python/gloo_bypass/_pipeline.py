@@ -20,6 +20,9 @@ TO_HOST, TO_DEVICE = range(2)
 SLOT_BYTES = 4 << 20
 LEAST_PIECE_BYTES = 512 << 10
 PIECES = 8
+#: Up to this a synchronous operation goes to the host and back on the caller's stream: others, and events, would cost
+#: more than their overlap saves.
+AT_ONCE_BYTES = 64 << 10
 #: One is filled, one is added, one is emptied.
 DEPTH = 3
 #: Pinned memory that the process keeps between calls. More is in use only while more groups than this serves are at it.
@@ -121,6 +124,10 @@ class Plan:
         self._step = _elements_of_a_piece(count, breadth, width) if breadth else max(1, count)
         self._count = count
         self.bytes = sum(block.elements for block in self.blocks) * width
+
+    def goes_at_once(self) -> bool:
+        # Its bytes are this rank's, its pieces all ranks'.
+        return len(self) == 1 and self.bytes <= AT_ONCE_BYTES
 
     def __len__(self) -> int:
         return max(1, -(-self._count // self._step))

@@ -82,12 +82,13 @@ class Queue:
         """`kept` lives until it has run."""
         ticket = Ticket(self._abort)
         with self._changed:
+            if self._thread is None:
+                thread = threading.Thread(target=self._serve, name="gloo_bypass copies", daemon=True)
+                thread.start()  # first, since it may fail: it waits for what follows
+                self._thread = thread
             self._waiting.append((run, kept, ticket))
             self.pending += 1
             self._changed.notify()
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._serve, name="gloo_bypass copies", daemon=True)
-                self._thread.start()
         return ticket
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Tensors as the collectives take them: memory of elements of a known type, dense and in order, on this host.
 
 A tensor that is not so goes through a copy that is: strided views, tensors on other devices. What an operation writes
-to a copy goes back when it has ended (`Staging.copy_back`). Operations on one GPU's dense tensors have no such copies:
-their blocks lie on the device, and _pipeline.py carries them.
+to a copy goes back when it has ended (`Staging.copy_back`). The blocks of an operation on one GPU's tensors lie on the
+device, and _pipeline.py carries them; there only strided views have copies.
 """
 
 from typing import Any, ContextManager, Dict, List, Optional, Sequence, Tuple
@@ -65,17 +65,14 @@ def is_in_order(tensor: torch.Tensor) -> bool:
     return tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
 
 
-def is_direct(tensor: torch.Tensor) -> bool:
-    return tensor.is_cpu and is_in_order(tensor)
-
-
 def device_of(tensors: Sequence[torch.Tensor]) -> Optional[torch.device]:
-    """The GPU that has all these tensors, so that they need no copy there; else None."""
+    """The GPU that has all these tensors; else None. Not by what they look like there: other ranks' may be dense, and
+    all have to cut the operation alike."""
     if any(not tensor.is_cuda or tensor.layout != torch.strided for tensor in tensors):
         return None
     tensors = [local(tensor) for tensor in tensors]
     device: torch.device = tensors[0].device
-    return device if all(tensor.device == device and is_in_order(tensor) for tensor in tensors) else None
+    return device if all(tensor.device == device for tensor in tensors) else None
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -141,26 +138,31 @@ class Staging:
         """Bytes of an element of the operation."""
         return self.width // self.scale
 
+    def _is_direct(self, tensor: torch.Tensor) -> bool:
+        return (tensor.is_cpu or self.device is not None) and is_in_order(tensor)
+
+    def _dense(self, tensor: torch.Tensor) -> torch.Tensor:
+        plain = tensor.detach().resolve_conj().resolve_neg()
+        return (plain.cpu() if self.device is None else plain).contiguous()
+
     def input(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor = local(tensor)
-        if self.device is not None or is_direct(tensor):
-            return tensor
-        return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        return tensor if self._is_direct(tensor) else self._dense(tensor)
 
     def output(self, tensor: torch.Tensor) -> torch.Tensor:
         tensor = local(tensor)
-        if self.device is not None or is_direct(tensor):
+        if self._is_direct(tensor):
             return tensor
-        copy = torch.empty(tensor.shape, dtype=tensor.dtype)
+        copy = torch.empty(tensor.shape, dtype=tensor.dtype, device=self.device or "cpu")
         self.copies.append((tensor, copy))
         return copy
 
     def both(self, tensor: torch.Tensor) -> torch.Tensor:
         """Read and written in place."""
         tensor = local(tensor)
-        if self.device is not None or is_direct(tensor):
+        if self._is_direct(tensor):
             return tensor
-        copy = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+        copy = self._dense(tensor)
         self.copies.append((tensor, copy))
         return copy
 

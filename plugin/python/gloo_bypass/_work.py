@@ -51,13 +51,14 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         finally:
             if self._event is not None:
                 self._event.end()
-        for arrival in self._arrivals:
-            arrival.catch_up()
-        if self._finish is not None:
-            with self._lock:
-                if self._finish is not None:
-                    self._finish()
-                    self._finish = None
+        with self._lock:
+            for arrival in self._arrivals:
+                arrival.catch_up()
+            if self._finish is not None:
+                self._finish()
+                self._finish = None
+                for arrival in self._arrivals:  # whoever waits later, on another stream, waits for these copies too
+                    arrival.event = arrival.device.now()
 
     def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
         if timeout:

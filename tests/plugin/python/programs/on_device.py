@@ -38,7 +38,8 @@ class Device(FakeDevice):
         self.hold(self.now())
 
     def host_memory(self, size, kept):
-        return torch.randint(0, 256, (size,), dtype=torch.uint8)
+        with torch.inference_mode(False):
+            return torch.randint(0, 256, (size,), dtype=torch.uint8)
 
     def address(self, host):
         return host.data_ptr()
@@ -168,6 +169,11 @@ def uneven_and_strided():
     dist.all_gather(gathered, on_device(lengths[rank]))
     for got, length in zip(gathered, lengths):
         check(got, on_device(length))
+    # One rank's blocks are strided, and the others' are dense: all cut alike.
+    wide = on_device(400_000, size)
+    got = on_device(400_000, 1, value=0)
+    dist.scatter(got, list(wide.chunk(size, dim=1)) if rank == 0 else None, 0)
+    check(got, wide[:, rank : rank + 1])
     tensor = on_device(300, 500)
     dist.all_reduce(tensor.t())
     torch.testing.assert_close(tensor.as_subclass(torch.Tensor), on_device(300, 500).as_subclass(torch.Tensor) * size)
@@ -179,6 +185,17 @@ def uneven_and_strided():
         inferred = on_device(BIG)
     dist.all_reduce(inferred, async_op=True).wait()
     check(inferred, on_device(BIG) * size)
+    # Memory of the host that is kept serves calls in this mode and others.
+    with torch.inference_mode():
+        inferred = on_device(BIG)
+        dist.all_reduce(inferred)
+        check(inferred, on_device(BIG) * size)
+    for asynchronous in (False, True):
+        tensor = on_device(BIG)
+        work = dist.all_reduce(tensor, async_op=asynchronous)
+        if asynchronous:
+            work.wait()
+        check(tensor, on_device(BIG) * size)
 
 
 @case
