@@ -144,7 +144,7 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
         "schema": stored_programs.SCHEMA,
         "commit": machine.commit_of(program_places.ROOT),
         "date": machine.today(),
-        "machine": {key: described[key] for key in sorted(stored_programs.MACHINE_KEYS)},
+        "machine": machine.stored(described),
         "load_before": described["load_before"],
         "others_cores": others_cores,
         "rates": rates,

@@ -21,6 +21,15 @@ QUIET_LOAD, QUIET_CORES = 0.5, 0.1
 TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 
+#: What stored runs have of a machine.
+KEYS = {"processor", "cores", "memory_gib", "operating_system", "kernel"}
+
+
+def stored(described):
+    """Of what describes a machine, the part that runs store."""
+    return {key: described[key] for key in sorted(KEYS)}
+
+
 def output_of(command, directory=None, statuses=(0,)):
     """The program's output without its end of line; '' if it fails."""
     try:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.common.transports import BENCHMARKED
+from gloo_bypass_tools.report import machine
 
 # Column here -> key of a step in the trainer's file.
 STEP_KEYS = {
@@ -315,3 +316,12 @@ def frame_of(rows, columns):
     import pandas
 
     return pandas.DataFrame(rows, columns=list(columns))
+
+
+def machine_at(path, record):
+    """The machine of a stored run, as machine.stored() made it."""
+    found, place = value_at(path, record, "machine", dict), f"{path}: machine"
+    only(place, found, machine.KEYS)
+    text_at(place, found, "processor")
+    whole_at(place, found, "cores", 1)
+    return found

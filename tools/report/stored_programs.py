@@ -23,6 +23,7 @@ from gloo_bypass_tools.report.records import (
     benchmark_report,
     commit_at,
     date_at,
+    machine_at,
     number_at,
     object_at,
     only,
@@ -31,9 +32,9 @@ from gloo_bypass_tools.report.records import (
     value_at,
     whole_at,
 )
+from gloo_bypass_tools.report.results_chart import size_label
 
 SCHEMA = "gloo-bypass/programs/1"
-MACHINE_KEYS = {"processor", "cores", "memory_gib", "operating_system", "kernel"}
 # A program that sends nothing may take so much longer over one transport than over another: else the machine was not
 # steady, and ratios say little.
 STEADY = 1.1
@@ -100,9 +101,10 @@ class Run:
         for key in self.keys():
             times = [row.median_us for row in self.rows if row.key == key]
             if key.quantity in programs.ALONE and max(times) > STEADY * min(times):
+                size = f" beside {size_label(key.bytes)}" if key.bytes else ""
                 after = f" ({key.compute_ms:g} ms)" if key.compute_ms else ""
                 said.append(
-                    f"{key.program}, {key.quantity}{after}: {max(times) / min(times):.2f} times as long over "
+                    f"{key.program}, {key.quantity}{size}{after}: {max(times) / min(times):.2f} times as long over "
                     "one transport as over another"
                 )
         return "; ".join(said)
@@ -158,9 +160,7 @@ def read(path):
     only(path, record, KEYS)
     commit = commit_at(path, record, "commit", "( with uncommitted changes)?|unknown")
     date = date_at(path, record, "date")
-    found = value_at(path, record, "machine", dict)
-    only(f"{path}: machine", found, MACHINE_KEYS)
-    text_at(f"{path}: machine", found, "processor"), whole_at(f"{path}: machine", found, "cores", 1)
+    found = machine_at(path, record)
     transports = names_at(path, record, "transports")
     effort = text_at(path, record, "effort")
     if effort not in programs.EFFORTS:

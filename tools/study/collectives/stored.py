@@ -23,6 +23,7 @@ from gloo_bypass_tools.report.records import (
     RecordError,
     commit_at,
     date_at,
+    machine_at,
     number_at,
     object_at,
     of_schema,
@@ -35,7 +36,6 @@ from gloo_bypass_tools.report.records import (
 from gloo_bypass_tools.study.collectives import links
 
 SCHEMA = "gloo-bypass/study-collectives/1"
-MACHINE_KEYS = {"processor", "cores", "memory_gib", "operating_system", "kernel"}
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def record_of(measured, described, rates, others_cores, effort):
         "schema": SCHEMA,
         "commit": commit,
         "date": machine.today(),
-        "machine": {key: described[key] for key in sorted(MACHINE_KEYS)},
+        "machine": machine.stored(described),
         "load_before": described["load_before"],
         "others_cores": others_cores,
         "rates": rates,
@@ -200,9 +200,7 @@ def listed(path, record, key, read):
 def read(path):
     record = of_schema(path, SCHEMA)
     only(path, record, KEYS)
-    found = value_at(path, record, "machine", dict)
-    only(f"{path}: machine", found, MACHINE_KEYS)
-    text_at(f"{path}: machine", found, "processor"), whole_at(f"{path}: machine", found, "cores", 1)
+    found = machine_at(path, record)
     effort = text_at(path, record, "effort")
     if effort not in links.EFFORTS:
         raise RecordError(f"{path}: 'effort' is {effort!r}, none of {', '.join(links.EFFORTS)}")
