@@ -1,5 +1,5 @@
 // Makes text from a peer, a store, a file or a user safe for a message: it cannot move a terminal's cursor, end a line
-// or forge one. The only place that decides what can be printed: call it where such bytes first become a text.
+// or forge one. The only place that makes them so: call it where such bytes first become a text.
 #pragma once
 
 #include <string>

@@ -70,8 +70,33 @@ Result<HttpLibrary> loadLibrary() {
   return library;
 }
 
+// A socket's file of this process. Removes what is at `path` at its end, unless another process has put something there
+// since. Empty: nothing to remove.
+class SocketFile {
+ public:
+  SocketFile() = default;
+  SocketFile(std::string path, const struct stat& made) : path_(std::move(path)), made_(made) {}
+  SocketFile(SocketFile&& other) noexcept : path_(std::exchange(other.path_, {})), made_(other.made_) {}
+  SocketFile& operator=(SocketFile&&) = delete;
+  ~SocketFile() {
+    struct stat now{};
+    const bool isOurs = !path_.empty() && ::lstat(path_.c_str(), &now) == 0 && now.st_ino == made_.st_ino &&
+                        now.st_dev == made_.st_dev && S_ISSOCK(now.st_mode);
+    if (isOurs) ::unlink(path_.c_str());
+  }
+
+ private:
+  std::string path_;
+  struct stat made_{};
+};
+
+struct Listener {
+  FileDescriptor socket;
+  SocketFile file;
+};
+
 // Bind here: the library's errors say too little.
-Result<FileDescriptor> listenAtPort(const std::string& address, std::uint16_t port) {
+Result<Listener> listenAtPort(const std::string& address, std::uint16_t port) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   sockaddr_in name{};
   name.sin_family = AF_INET;
@@ -86,7 +111,7 @@ Result<FileDescriptor> listenAtPort(const std::string& address, std::uint16_t po
         fmt::format("{}:{}: {}{}", address, port, std::strerror(cause),
                     cause == EADDRINUSE ? "; ranks of one machine need a port each: PORT+%r or auto" : ""));
   }
-  return socket;
+  return Listener{std::move(socket), {}};
 }
 
 // 0: it has none.
@@ -115,47 +140,39 @@ Status checkNobodyListens(const sockaddr_un& name) {
   return errno == ECONNREFUSED ? Status() : unavailable(fmt::format("{}: {}", name.sun_path, std::strerror(errno)));
 }
 
-// The path appears once the socket listens; it takes the place of what a killed process has left.
-Result<FileDescriptor> listenAtPath(const std::string& path) {
-  const std::string temporary = path + ".tmp";
-  sockaddr_un name{}, made{};
-  name.sun_family = made.sun_family = AF_UNIX;
-  if (temporary.size() >= sizeof(made.sun_path)) {
-    return unavailable(fmt::format("a socket's path has at most {} bytes", sizeof(made.sun_path) - 5));
-  }
+// The path appears once the socket listens. It takes the place of what a killed process has left, and of nothing else.
+Result<Listener> listenAtPath(const std::string& path) {
+  constexpr std::size_t kTemporaryBytes = 15;  // ".PID.tmp"
+  sockaddr_un name{}, temporary{};
+  constexpr std::size_t kMostBytes = sizeof(name.sun_path) - 1 - kTemporaryBytes;
+  if (path.size() > kMostBytes) return unavailable(fmt::format("a socket's path has at most {} bytes", kMostBytes));
+  name.sun_family = temporary.sun_family = AF_UNIX;
   path.copy(name.sun_path, path.size());
-  temporary.copy(made.sun_path, temporary.size());
-  if (Status free = checkNobodyListens(name); !free) return free.error();
-  ::unlink(made.sun_path);
+  const std::string own = fmt::format("{}.{}.tmp", path, ::getpid());
+  own.copy(temporary.sun_path, own.size());
+  ::unlink(temporary.sun_path);  // left by a process that had our number
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  struct stat made{};
   // Before bind(): the file has these permissions from the start.
   if (!socket || ::fchmod(socket.get(), S_IRUSR | S_IWUSR) != 0 ||
-      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&made), sizeof(made)) != 0 ||
-      ::listen(socket.get(), kBacklog) != 0 || std::rename(made.sun_path, name.sun_path) != 0) {
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&temporary), sizeof(temporary)) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0 || ::lstat(temporary.sun_path, &made) != 0) {
     const int cause = errno;
-    ::unlink(made.sun_path);
+    ::unlink(temporary.sun_path);
     return unavailable(fmt::format("{}: {}", path, std::strerror(cause)));
   }
-  return socket;
-}
-
-// Removes the socket at `path` at its end, unless another process has put one there since. Empty: nothing to remove.
-class SocketFile {
- public:
-  explicit SocketFile(std::string path) : path_(std::move(path)) { ::lstat(path_.c_str(), &made_); }
-  SocketFile(SocketFile&& other) noexcept : path_(std::exchange(other.path_, {})), made_(other.made_) {}
-  SocketFile& operator=(SocketFile&&) = delete;
-  ~SocketFile() {
-    struct stat now{};
-    const bool isOurs = !path_.empty() && ::lstat(path_.c_str(), &now) == 0 && now.st_ino == made_.st_ino &&
-                        now.st_dev == made_.st_dev && S_ISSOCK(now.st_mode);
-    if (isOurs) ::unlink(path_.c_str());
+  // Unlike rename(), link() never takes the place of a socket that another process has made meanwhile.
+  int failure = ::link(temporary.sun_path, name.sun_path) == 0 ? 0 : errno;
+  Status free;
+  if (failure == EEXIST && (free = checkNobodyListens(name)).ok()) {
+    ::unlink(name.sun_path);
+    failure = ::link(temporary.sun_path, name.sun_path) == 0 ? 0 : errno;
   }
-
- private:
-  std::string path_;
-  struct stat made_{};
-};
+  ::unlink(temporary.sun_path);
+  if (!free.ok()) return free.error();
+  if (failure != 0) return unavailable(fmt::format("{}: {}", path, std::strerror(failure)));
+  return Listener{std::move(socket), SocketFile(path, made)};
+}
 
 void ignoreLog(void*, const char*, va_list) {}
 
@@ -241,10 +258,10 @@ Result<std::unique_ptr<MetricsEndpoint>> MetricsEndpoint::open(const MetricsTarg
   const auto library = loadLibrary();
   if (!library) return library.error();
   const bool isFile = target.kind == MetricsTarget::Kind::kSocket;
-  auto socket = isFile ? listenAtPath(target.path) : listenAtPort(target.address, target.port);
-  if (!socket) return socket.error();
-  auto endpoint = std::make_unique<HttpEndpoint>(library.value(), std::move(socket).value(),
-                                                 SocketFile(isFile ? target.path : ""), std::move(page));
+  auto listener = isFile ? listenAtPath(target.path) : listenAtPort(target.address, target.port);
+  if (!listener) return listener.error();
+  auto endpoint = std::make_unique<HttpEndpoint>(library.value(), std::move(listener.value().socket),
+                                                 std::move(listener.value().file), std::move(page));
   if (!endpoint->running())
     return unavailable(fmt::format("{}: the HTTP server does not start: {}", nameOf(target), endpoint->trouble()));
   return std::unique_ptr<MetricsEndpoint>(std::move(endpoint));

@@ -64,8 +64,8 @@ class FileExporter final : public MetricsExporter {
 
   void complain(const char* why) noexcept {
     if (std::exchange(complained_, true)) return;
-    std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_METRICS='%s': %s could not be written: %s\n", target_.c_str(),
-                 path_.c_str(), why);
+    std::fprintf(stderr, "gloo-bypass: GLOO_BYPASS_METRICS='%s': %s could not be written: %s\n",
+                 printable(target_).c_str(), printable(path_).c_str(), why);
   }
 
   const std::string target_, path_;
@@ -131,7 +131,8 @@ Result<std::unique_ptr<MetricsExporter>> MetricsExporter::start(const TransportC
   const std::string place = target->kind == MetricsTarget::Kind::kSocket
                                 ? fmt::format("the socket {}, path /metrics", target->path)
                                 : fmt::format("http://{}:{}/metrics", target->address, exporter->port());
-  std::fprintf(stderr, "gloo-bypass: %s: metrics at %s\n", describeProcess(config.rank).c_str(), place.c_str());
+  std::fprintf(stderr, "gloo-bypass: %s: metrics at %s\n", describeProcess(config.rank).c_str(),
+               printable(place).c_str());
   return std::unique_ptr<MetricsExporter>(std::move(exporter));
 }
 

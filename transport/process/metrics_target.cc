@@ -12,8 +12,8 @@ using Kind = MetricsTarget::Kind;
 
 constexpr std::string_view kFile = "file:", kUnix = "unix:", kHttp = "http://";
 constexpr std::uint32_t kMaxPort = 65535;
-constexpr std::size_t kMaxPath =
-    4000;  // PATH_MAX, with room for the temporary file's name; a socket's is checked later
+// PATH_MAX, with room for the temporary file's name. A socket's path is checked when it is made.
+constexpr std::size_t kMaxPath = 4000;
 
 // "9400", "9400+3", "auto"
 std::optional<std::uint16_t> parsePort(std::string_view text) {

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include <set>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -507,9 +509,48 @@ TEST_F(SocketEndpoint, SocketOfAKilledProcess_IsReplaced) {
   const std::string old = folder.path + "/old";
   ASSERT_EQ(std::rename(path.c_str(), old.c_str()), 0);
   endpoint.reset();  // leaves the socket that has another name now
-  const std::string stale = folder.path + "/old";
-  start(atSocket(stale));
-  EXPECT_THAT(get(stale, "/metrics"), StartsWith("HTTP/1.1 200"));
+  start(atSocket(old));
+  EXPECT_THAT(get(old, "/metrics"), StartsWith("HTTP/1.1 200"));
+}
+
+// Ranks that were given one path by mistake start together.
+TEST_F(SocketEndpoint, ManyAtOnce_OneServesAndTheOthersSayWhy) {
+  endpoint.reset();
+  constexpr int kRanks = 8;
+  int begin[2], answers[2], end[2];
+  for (auto* ends : {begin, answers, end}) ASSERT_EQ(pipe(ends), 0);
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    children.push_back(fork());
+    ASSERT_GE(children.back(), 0);
+    if (children.back() != 0) continue;
+    for (const int fd : {begin[1], answers[0], end[1]}) ::close(fd);
+    char byte;
+    (void)!::read(begin[0], &byte, 1);
+    auto opened = open(atSocket(path));
+    const char answer = opened ? 'y' : opened.error().message.find("another process") != std::string::npos ? 'n' : '?';
+    (void)!::write(answers[1], &answer, 1);
+    (void)!::read(end[0], &byte, 1);  // serves until all have tried
+    if (opened) opened.value().reset();
+    _exit(0);
+  }
+  for (const int fd : {begin[0], begin[1], answers[1], end[0]}) ::close(fd);
+  std::string said;
+  char byte;
+  while (said.size() < kRanks && ::read(answers[0], &byte, 1) == 1) said += byte;
+  EXPECT_EQ(std::count(said.begin(), said.end(), 'y'), 1) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), 'n'), kRanks - 1) << said;
+  EXPECT_THAT(get(path, "/metrics"), StartsWith("HTTP/1.1 200"));
+  for (const int fd : {answers[0], end[1]}) ::close(fd);
+  for (const pid_t child : children) ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path));
+}
+
+TEST_F(SocketEndpoint, OwnTemporaryNameOfAnother_Stays) {
+  const std::string file = path + "2.tmp";
+  ASSERT_TRUE(writeWholeFile(file, "before"));
+  ASSERT_TRUE(open(atSocket(path + "2")));
+  EXPECT_EQ(contentsOf(file), "before");
 }
 
 TEST_F(SocketEndpoint, OtherFilesAndImpossiblePaths_AreRefusedAndStay) {
@@ -521,7 +562,7 @@ TEST_F(SocketEndpoint, OtherFilesAndImpossiblePaths_AreRefusedAndStay) {
   }
   EXPECT_EQ(contentsOf(file), "before");
   EXPECT_THAT(open(atSocket("/nowhere/at/all")).error().message, HasSubstr("No such file"));
-  EXPECT_THAT(open(atSocket("/tmp/" + std::string(100, 'x'))).error().message, HasSubstr("at most 103 bytes"));
+  EXPECT_THAT(open(atSocket("/tmp/" + std::string(100, 'x'))).error().message, HasSubstr("at most 92 bytes"));
 }
 
 // Another process may have taken the path meanwhile.
