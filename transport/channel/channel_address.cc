@@ -17,6 +17,8 @@ constexpr std::size_t kLengthBytes = sizeof(std::uint16_t);
 
 // Before the port's address: magic, session, length of that address.
 constexpr std::size_t kFixedBytes = kMagic.size() + sizeof(std::uint64_t) + sizeof(std::uint16_t);
+static_assert(kFixedBytes + kMaxPortAddressBytes + 2 * kLengthBytes + kMaxOfferBytes <=
+              MessageChannel::kMaxAddressBytes);
 
 }  // namespace
 

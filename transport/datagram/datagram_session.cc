@@ -16,6 +16,7 @@ namespace {
 
 // Ranks that start together connect within a second or two.
 constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
+static_assert(security::kOfferBytes <= kMaxOfferBytes);
 // A sealed Hello is shorter.
 constexpr std::size_t kMostEarlyBytes = 256;
 // A link may end once or twice on behalf of an earlier session. Each further attempt waits longer: a link may cost
@@ -113,10 +114,10 @@ void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<st
 
 // Before the core's connect(). False: the link's datagrams are too small to be sealed, and the session has failed.
 bool DatagramSession::protect() {
-  const security::KeyAgreement* const agreement = lead_ == nullptr ? agreement_.get() : lead_->agreement_.get();
-  if (agreement == nullptr || properties_.exempt) return true;
-  protection_ = std::make_unique<security::PacketProtection>(agreement->trafficSecret(agreement->ownId(), rail_),
-                                                             agreement->trafficSecret(agreement->peerId(), rail_));
+  const security::KeyAgreement* const agreed = agreement();
+  if (agreed == nullptr || properties_.exempt) return true;
+  protection_ = std::make_unique<security::PacketProtection>(agreed->trafficSecret(agreed->ownId(), rail_),
+                                                             agreed->trafficSecret(agreed->peerId(), rail_));
   core.markSealed();
   if (plainBytes(properties_.maxDatagramBytes) >= wire::kMinDatagramBytes) return true;
   failLink({ErrorScope::kSession, ErrorCode::kConfiguration,
@@ -136,8 +137,8 @@ std::size_t DatagramSession::seal(const SessionDatagram& datagram, std::byte* ou
 void DatagramSession::failSpent() {
   core.fail(
       {ErrorScope::kSession, ErrorCode::kUnavailable,
-       "a limit on the use of the connection's keys is reached (GLOO_BYPASS_SECURITY): datagrams that the peer did "
-       "not seal, or none that it answered; start the ranks again"});
+       "the keys of this connection are used up (GLOO_BYPASS_SECURITY='encrypt'): too many datagrams arrived that the "
+       "peer did not seal, or it answered none of millions; start the ranks again"});
   markDirty();
 }
 
@@ -158,6 +159,8 @@ DatagramSession::Verdict DatagramSession::handleDatagram(TimePoint now, LinkId f
     if (datagram.size() <= kMostEarlyBytes) early_ = Early{from, {datagram.begin(), datagram.end()}};
     return Verdict::kOpened;
   }
+  // In the clear only where it is meant to be.
+  if (agreement() != nullptr && !(link && properties_.exempt)) return Verdict::kNotSealed;
   takePlain(now, datagram);
   return Verdict::kOpened;
 }

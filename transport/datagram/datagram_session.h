@@ -103,6 +103,10 @@ class DatagramSession final : public ChannelSession {
   Status agreeOnKeys(const ChannelAddress& peer);
   void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
   bool protect();
+  // Of the keys of all paths. Null: datagrams are in clear.
+  const security::KeyAgreement* agreement() const {
+    return lead_ == nullptr ? agreement_.get() : lead_->agreement_.get();
+  }
   void takeEarly(TimePoint now);
   void takePlain(TimePoint now, std::span<const std::byte> datagram);
   void failSpent();

@@ -17,9 +17,6 @@ namespace {
 struct FreeMac {
   void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
 };
-const unsigned char* octets(std::span<const std::byte> bytes) {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
 
 }  // namespace
 

@@ -76,7 +76,7 @@ Secret KeyAgreement::transcript(const Party& peer, std::span<const std::byte> pe
 }
 
 Status KeyAgreement::accept(const Party& peer, std::span<const std::byte> offer) {
-  if (!privateKey_) return differ("the keys of this connection are agreed on already, or cannot be");
+  if (!privateKey_) return differ("this channel has used its key in an earlier connect: open a new channel");
   if (offer.size() != kOfferBytes) return differ("the peer's offer of keys in the rendezvous store is malformed");
   std::uint8_t version = 0, withKey = 0;
   PublicKey publicKey;
@@ -99,7 +99,8 @@ Status KeyAgreement::accept(const Party& peer, std::span<const std::byte> offer)
   const auto shared = sharedSecret(*privateKey_, publicKey);
   privateKey_.reset();
   if (!shared) return differ("the peer's public key in the rendezvous store is not one that a rank makes");
-  const Secret handshake = extract(early_.bytes(), shared->bytes());
+  const Secret derived = deriveSecret(early_, "derived", sha256({}).bytes());
+  const Secret handshake = extract(derived.bytes(), shared->bytes());
   session_ = deriveSecret(handshake, "gb session", transcript(peer, offer).bytes());
   peerId_ = peer.sessionId;
   early_ = {};

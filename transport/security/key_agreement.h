@@ -2,9 +2,9 @@
 //
 //   each rank   a fresh X25519 key; the public part is in its offer, which goes to the peer with its address
 //   early       HKDF-Extract(0, pre-shared key; without one 32 zeros)
-//   session     HKDF-Extract(early, X25519), then HKDF-Expand-Label("gb session", transcript)
-//   traffic     HKDF-Expand-Label(session, "gb traffic", the sender's session id | rail)
-//   key, IV     HKDF-Expand-Label(traffic, "gb key", "gb iv"); after a key change of its "gb ku"
+//   session     HKDF-Extract(HKDF-Expand-Label(early, "derived"), X25519), then HKDF-Expand-Label("gb session",
+//   transcript) traffic     HKDF-Expand-Label(session, "gb traffic", the sender's session id | rail) key, IV
+//   HKDF-Expand-Label(traffic, "gb key", "gb iv"); after a key change of its "gb ku"
 //
 // The transcript is SHA-256 of the job's name and of both ranks' numbers, addresses and offers, lower session id first.
 // So whoever exchanges, changes or repeats a part of what travels through the rendezvous store gets other keys.

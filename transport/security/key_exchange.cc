@@ -16,10 +16,6 @@ struct FreeKey {
 };
 using Key = std::unique_ptr<EVP_PKEY, FreeKey>;
 
-const unsigned char* octets(std::span<const std::byte> bytes) {
-  return reinterpret_cast<const unsigned char*>(bytes.data());
-}
-
 Key privateKeyOf(const Secret& bytes) {
   Key key(EVP_PKEY_new_raw_private_key_ex(openSsl().context, "X25519", nullptr, octets(bytes.bytes()), kSecretBytes));
   GLOO_BYPASS_CHECK(key != nullptr);

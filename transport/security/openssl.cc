@@ -10,6 +10,7 @@ const OpenSsl& openSsl() {
     parts.aes128Gcm = EVP_CIPHER_fetch(parts.context, "AES-128-GCM", nullptr);
     parts.hmac = EVP_MAC_fetch(parts.context, "HMAC", nullptr);
     parts.sha256 = EVP_MD_fetch(parts.context, "SHA256", nullptr);
+    parts.x25519 = EVP_KEYMGMT_fetch(parts.context, "X25519", nullptr);
     return parts;
   }());
   return made;

@@ -8,6 +8,9 @@
 
 #include <openssl/evp.h>
 
+#include <cstddef>
+#include <span>
+
 namespace gloo_bypass::security {
 
 struct OpenSsl {
@@ -16,10 +19,15 @@ struct OpenSsl {
   EVP_CIPHER* aes128Gcm = nullptr;
   EVP_MAC* hmac = nullptr;
   EVP_MD* sha256 = nullptr;
+  EVP_KEYMGMT* x25519 = nullptr;
 
-  bool complete() const { return aes128Gcm != nullptr && hmac != nullptr && sha256 != nullptr; }
+  bool complete() const { return aes128Gcm != nullptr && hmac != nullptr && sha256 != nullptr && x25519 != nullptr; }
 };
 
 const OpenSsl& openSsl();
+
+inline const unsigned char* octets(std::span<const std::byte> bytes) {
+  return reinterpret_cast<const unsigned char*>(bytes.data());
+}
 
 }  // namespace gloo_bypass::security

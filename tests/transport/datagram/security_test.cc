@@ -187,7 +187,10 @@ TEST_F(SealedChannels, PeerSendsItsHelloBeforeConnect_ConnectsWithoutWaitingForT
     packets = a->counters().packetsSent;
     return packets > 0 && transport->report().bytesReceived > 0;
   }));
-  exclusive([&] { ASSERT_TRUE(b->connect(a->localAddress()).ok()); });
+  exclusive([&] {
+    ASSERT_TRUE(b->connect(a->localAddress()).ok());
+    EXPECT_EQ(b->counters().packetsReceived, 1u);  // the one that has waited
+  });
   ASSERT_TRUE(wait([&] { return atA.state == ChannelState::kConnected && atB.state == ChannelState::kConnected; }));
   EXPECT_EQ(b->counters().invalidReceived, 0u);
 }
