@@ -12,8 +12,9 @@
 namespace gloo_bypass::collectives {
 namespace {
 
-// Vectors of more bytes are worth waking the other lanes' threads.
-constexpr std::size_t kBytesForLanes = 1u << 20;
+// Vectors of more bytes are worth waking the other lanes' threads, which takes some 20 us. Measured with 2 to 16 ranks
+// on 16 cores.
+constexpr std::size_t kBytesForLanes = 128 * 1024;
 // Reduced at a time: what was just written is copied on from the level-1 cache.
 constexpr std::size_t kPieceBytes = 8 * 1024;
 constexpr std::size_t kLineBytes = 64;
