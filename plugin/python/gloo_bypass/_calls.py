@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from . import _devices, _pipeline, _profiling, _tensors as of, _work
-from ._pipeline import Arrival, Block, Plan, carry, carry_at_once
+from ._pipeline import Arrival, Block, Plan, carry, carry_on_callers_stream
 from ._queue import Queue
 from ._tensors import ArgumentError, Staging
 from ._work import DONE, Work, milliseconds
@@ -158,8 +158,8 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         run = functools.partial(self._run, *settings)  # of the ranks of now: reconfigure() may change them
         if is_synchronous and not self._queue.pending:
             try:
-                if plan.goes_at_once():
-                    carry_at_once(device, plan, run)
+                if len(plan) == 1:
+                    carry_on_callers_stream(device, plan, SLOTS, run)
                 else:
                     device.catch_up(carry(device, plan, device.now(), SLOTS, run))
             finally:

@@ -1,8 +1,10 @@
 """CUDA's part of _pipeline.py: pinned memory, streams and events, through PyTorch."""
 
+from typing import Any, List, Optional
+
 import torch
 
-from ._pipeline import TO_DEVICE, TO_HOST, Device
+from ._pipeline import Device
 from ._tensors import writing
 
 
@@ -13,7 +15,8 @@ class Cuda:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         # Of high priority, as PyTorch's Gloo has them, so that copies do not wait for the program's kernels.
-        self._streams = [torch.cuda.Stream(device, priority=-1) for _ in range(2)]
+        self._sides = [torch.cuda.Stream(device, priority=-1) for _ in range(2)]
+        self._streams: List[Optional[Any]] = [*self._sides, None]  # by _pipeline's numbers
 
     def now(self) -> torch.cuda.Event:
         return torch.cuda.current_stream(self._device).record_event()
@@ -21,17 +24,20 @@ class Cuda:
     def catch_up(self, event: torch.cuda.Event) -> None:
         torch.cuda.current_stream(self._device).wait_event(event)
 
+    def _stream(self, number: int) -> torch.cuda.Stream:
+        return self._streams[number] or torch.cuda.current_stream(self._device)
+
     def follow(self, stream: int, event: torch.cuda.Event) -> None:
-        self._streams[stream].wait_event(event)
+        self._stream(stream).wait_event(event)
 
     def mark(self, stream: int) -> torch.cuda.Event:
-        return self._streams[stream].record_event()
+        return self._stream(stream).record_event()
 
     def hold(self, event: torch.cuda.Event) -> None:
         event.synchronize()  # releases the GIL
 
     def keep(self, memory: torch.Tensor) -> None:
-        for stream in self._streams:
+        for stream in self._sides:
             memory.record_stream(stream)
 
     def host_memory(self, size: int, kept: bool) -> torch.Tensor:
@@ -42,20 +48,13 @@ class Cuda:
     def address(self, host: torch.Tensor) -> int:
         return int(host.data_ptr())
 
-    def copy_in(self, host: torch.Tensor, at: int, memory: torch.Tensor, first: int, last: int) -> None:
-        with torch.cuda.stream(self._streams[TO_HOST]), torch.no_grad():
+    def copy_in(self, stream: int, host: torch.Tensor, at: int, memory: torch.Tensor, first: int, last: int) -> None:
+        with torch.cuda.stream(self._streams[stream]), torch.no_grad():
             host[at : at + last - first].copy_(memory[first:last], non_blocking=True)
 
-    def copy_out(self, memory: torch.Tensor, first: int, last: int, host: torch.Tensor, at: int) -> None:
-        with torch.cuda.stream(self._streams[TO_DEVICE]), writing(memory):
+    def copy_out(self, stream: int, memory: torch.Tensor, first: int, last: int, host: torch.Tensor, at: int) -> None:
+        with torch.cuda.stream(self._streams[stream]), writing(memory):
             memory[first:last].copy_(host[at : at + last - first], non_blocking=True)
-
-    def fetch(self, memory: torch.Tensor) -> torch.Tensor:
-        return memory.cpu()
-
-    def put(self, memory: torch.Tensor, host: torch.Tensor) -> None:
-        with writing(memory):
-            memory.copy_(host)
 
 
 def make(device: torch.device) -> Device:

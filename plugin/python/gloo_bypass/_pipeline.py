@@ -4,6 +4,8 @@
     this thread                 | op 0 | op 1  | op 2  | ...
     stream TO_DEVICE                   | out 0 | out 1 | ...
 
+What is one piece, and synchronous, goes the same way on the caller's stream: nothing would overlap.
+
 A piece is the same range of elements of every block of the operation, and an operation of the same kind. How an
 operation is cut depends on its kind, its count and the number of ranks only, so that all ranks cut alike.
 
@@ -14,15 +16,12 @@ import collections
 import threading
 from typing import Any, Callable, Deque, List, NamedTuple, Optional, Protocol, Sequence, Tuple
 
-TO_HOST, TO_DEVICE = range(2)
-#: Pieces of a long operation: long enough that a piece's fixed cost (some tens of us) is small, short enough that the
-#: first copy in and the last copy out, which nothing overlaps, are.
+TO_HOST, TO_DEVICE, CALLERS = range(3)
+#: Pieces of a long operation: long enough that a piece's fixed cost (some 100 us) is small, short enough that the first
+#: copy in and the last copy out, which nothing overlaps, are.
 SLOT_BYTES = 4 << 20
-LEAST_PIECE_BYTES = 512 << 10
+LEAST_PIECE_BYTES = 2 << 20
 PIECES = 8
-#: Up to this a synchronous operation goes to the host and back on the caller's stream: others, and events, would cost
-#: more than their overlap saves.
-AT_ONCE_BYTES = 64 << 10
 #: One is filled, one is added, one is emptied.
 DEPTH = 3
 #: Pinned memory that the process keeps between calls. More is in use only while more groups than this serves are at it.
@@ -35,8 +34,9 @@ Run = Callable[[Numbers, Numbers], Any]
 
 
 class Device(Protocol):
-    """Owner: one group. Thread: one at a time; now() and catch_up() any. Copies are asynchronous and in their stream's
-    order; an event stands for what its stream had to do when it was made."""
+    """Owner: one group. Thread: one at a time; now() and catch_up() any. A stream is TO_HOST, TO_DEVICE or CALLERS, the
+    calling thread's current one. Copies are asynchronous, and in their stream's order; an event stands for what its
+    stream had to do when it was made."""
 
     def now(self) -> Any:
         """The event of the calling thread's current stream."""
@@ -61,17 +61,11 @@ class Device(Protocol):
 
     def address(self, host: Any) -> int: ...
 
-    def copy_in(self, host: Any, at: int, memory: Any, first: int, last: int) -> None:
-        """Bytes first to last of the device's memory, to the host's from `at` on; on TO_HOST."""
+    def copy_in(self, stream: int, host: Any, at: int, memory: Any, first: int, last: int) -> None:
+        """Bytes first to last of the device's memory, to the host's from `at` on."""
 
-    def copy_out(self, memory: Any, first: int, last: int, host: Any, at: int) -> None:
-        """The way back; on TO_DEVICE."""
-
-    def fetch(self, memory: Any) -> Any:
-        """A copy in the host's memory, which is complete on return; on the calling thread's current stream."""
-
-    def put(self, memory: Any, host: Any) -> None:
-        """The way back; the host's memory is not used after the return."""
+    def copy_out(self, stream: int, memory: Any, first: int, last: int, host: Any, at: int) -> None:
+        """The way back."""
 
 
 class Block(NamedTuple):
@@ -123,11 +117,6 @@ class Plan:
         count = max((block.elements for block in self.blocks), default=0)
         self._step = _elements_of_a_piece(count, breadth, width) if breadth else max(1, count)
         self._count = count
-        self.bytes = sum(block.elements for block in self.blocks) * width
-
-    def goes_at_once(self) -> bool:
-        # Its bytes are this rank's, its pieces all ranks'.
-        return len(self) == 1 and self.bytes <= AT_ONCE_BYTES
 
     def __len__(self) -> int:
         return max(1, -(-self._count // self._step))
@@ -183,6 +172,15 @@ def carry(device: Device, plan: Plan, began: Any, slots: Slots, run: Run) -> Any
         device.follow(stream, began)
     for block in plan.blocks:
         device.keep(block.memory)
+    return _carried(device, plan, slots, run, TO_HOST, TO_DEVICE) or began
+
+
+def carry_on_callers_stream(device: Device, plan: Plan, slots: Slots, run: Run) -> None:
+    """The same, so that what this stream has to do later finds the results. Nothing overlaps: for one piece."""
+    _carried(device, plan, slots, run, CALLERS, CALLERS)
+
+
+def _carried(device: Device, plan: Plan, slots: Slots, run: Run, to_host: int, to_device: int) -> Any:
     number = len(plan)
     taken = slots.take(device, min(DEPTH, number), plan.piece(0).size)
     loaded: Deque[Tuple[Piece, Any]] = collections.deque()
@@ -192,15 +190,15 @@ def carry(device: Device, plan: Plan, began: Any, slots: Slots, run: Run) -> Any
         ready = slot.free
         if piece.inputs:
             if ready is not None:
-                device.follow(TO_HOST, ready)
+                device.follow(to_host, ready)
             for part in piece.inputs:
-                device.copy_in(slot.memory, part.at, part.memory, part.first, part.last)
-            ready = device.mark(TO_HOST)
+                device.copy_in(to_host, slot.memory, part.at, part.memory, part.first, part.last)
+            ready = device.mark(to_host)
         loaded.append((piece, ready))
 
     for index in range(len(taken)):
         load(index)
-    last = began
+    last = None
     for index in range(number):
         slot = taken[index % len(taken)]
         piece, ready = loaded.popleft()
@@ -211,27 +209,12 @@ def carry(device: Device, plan: Plan, began: Any, slots: Slots, run: Run) -> Any
         slot.free = None
         if piece.outputs:
             for part in piece.outputs:
-                device.copy_out(part.memory, part.first, part.last, slot.memory, part.at)
-            last = slot.free = device.mark(TO_DEVICE)
+                device.copy_out(to_device, part.memory, part.first, part.last, slot.memory, part.at)
+            last = slot.free = device.mark(to_device)
         if index + len(taken) < number:
             load(index + len(taken))
     slots.give(taken)  # not after an error: copies into them may be under way
     return last
-
-
-def carry_at_once(device: Device, plan: Plan, run: Run) -> None:
-    """The same on the calling thread's current stream, in one piece and with nothing overlapped: for small ones."""
-    inputs = [device.fetch(block.memory) for block in plan.inputs]
-    outputs = inputs
-    if not plan.in_place:
-        outputs = [device.host_memory(block.elements * plan.width, kept=False) for block in plan.outputs]
-
-    def numbers(hosts: Sequence[Any], blocks: Sequence[Block]) -> Numbers:
-        return tuple(number for host, block in zip(hosts, blocks) for number in (device.address(host), block.elements))
-
-    run(numbers(inputs, plan.inputs), numbers(outputs, plan.outputs))
-    for host, block in zip(outputs, plan.outputs):
-        device.put(block.memory, host)
 
 
 class Arrival:

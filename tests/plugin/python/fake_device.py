@@ -4,6 +4,8 @@ forgets to wait for one reads what was there before. Memory is bytearrays."""
 import random
 import threading
 
+CALLERS = 2
+
 
 class Event:
     """The first `length` copies of a stream."""
@@ -24,7 +26,7 @@ class FakeDevice:
     def __init__(self, seed=0):
         self.random = random.Random(seed)
         self.lock = threading.RLock()
-        self.streams = {0: Stream(), 1: Stream(), "current": Stream()}
+        self.streams = [Stream() for _ in range(3)]  # by _pipeline's numbers; the last is the caller's current one
         self.hosts = {}  # by address
         self.log, self.kept = [], []
         self.allocated = []
@@ -43,12 +45,12 @@ class FakeDevice:
                 stream.done += 1
 
     def do_something(self):
-        for stream in self.random.sample(list(self.streams.values()), len(self.streams)):
+        for stream in self.random.sample(self.streams, len(self.streams)):
             if self.random.random() < 0.3:
                 self.advance(stream, self.random.randint(stream.done, len(stream.waiting)))
 
     def finish(self):
-        for stream in self.streams.values():
+        for stream in self.streams:
             self.advance(stream, len(stream.waiting))
 
     def enqueue(self, stream, task):
@@ -59,10 +61,10 @@ class FakeDevice:
     # --- _pipeline.Device ---
 
     def now(self):
-        return self.mark("current")
+        return self.mark(CALLERS)
 
     def catch_up(self, event):
-        self.enqueue("current", event)
+        self.enqueue(CALLERS, event)
 
     def follow(self, stream, event):
         self.enqueue(stream, event)
@@ -88,24 +90,16 @@ class FakeDevice:
     def address(self, host):
         return next(address for address, memory in self.hosts.items() if memory is host)
 
-    def copy_in(self, host, at, memory, first, last):
+    def copy_in(self, stream, host, at, memory, first, last):
         def copy():
             self.log.append(("in", first, last))
             host[at : at + last - first] = memory[first:last]
 
-        self.enqueue(0, copy)
+        self.enqueue(stream, copy)
 
-    def copy_out(self, memory, first, last, host, at):
+    def copy_out(self, stream, memory, first, last, host, at):
         def copy():
             self.log.append(("out", first, last))
             memory[first:last] = host[at : at + last - first]
 
-        self.enqueue(1, copy)
-
-    def fetch(self, memory):
-        self.hold(self.now())
-        return self.placed(bytearray(memory))
-
-    def put(self, memory, host):
-        self.hold(self.now())
-        memory[:] = host
+        self.enqueue(stream, copy)

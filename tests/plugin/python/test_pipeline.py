@@ -140,7 +140,7 @@ def test_Carry_BeforeTheProgramsKernel_WaitsForIt(device):
     def kernel():
         own[0].memory[:] = bytes(range(10))
 
-    device.enqueue("current", kernel)
+    device.enqueue(pipeline.CALLERS, kernel)
     carried(device, own, own, True)
     assert own[0].memory == bytearray(range(1, 11))
 
@@ -151,7 +151,7 @@ def test_Carry_OutputThatTheProgramsKernelWrites_IsWrittenAfterIt(device):
     def kernel():
         outputs[0].memory[:] = bytes(10)
 
-    device.enqueue("current", kernel)
+    device.enqueue(pipeline.CALLERS, kernel)
     carried(device, [], outputs, False)
     assert outputs[0].memory == bytearray(b"\1" * 10)
 
@@ -162,7 +162,7 @@ def test_Carry_CallersStream_SeesTheResultAfterCatchingUp(device):
     plan = pipeline.Plan(own, own, True, 1, 1)
     last = pipeline.carry(device, plan, device.now(), pipeline.Slots(), Operation(device))
     device.catch_up(last)
-    device.enqueue("current", lambda: seen.append(bytes(own[0].memory)))
+    device.enqueue(pipeline.CALLERS, lambda: seen.append(bytes(own[0].memory)))
     device.finish()
     assert seen == [expected]
 
@@ -203,12 +203,30 @@ def test_Carry_OperationFails_ErrorComesThroughAndSlotsAreNotReused(device, monk
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-def test_CarryAtOnce_SmallOperation_IsOnTheCallersStream(device, in_place):
-    inputs = blocks(2, 100)
-    outputs = inputs if in_place else blocks(2, 100, seed=7)
-    expected = [plus_one(block.memory) for block in inputs]
-    pipeline.carry_at_once(device, pipeline.Plan(inputs, outputs, in_place, 1, 1), Operation(device))
-    assert [block.memory for block in outputs] == expected and not device.kept
+def test_CarryOnCallersStream_AgainAndAgain_IsAfterWhatItHadToDoAndBeforeWhatFollows(device, in_place):
+    slots, seen = pipeline.Slots(), []
+    for seed in range(5):
+        inputs = blocks(2, 100, seed=seed)
+        outputs = inputs if in_place else blocks(2, 100, seed=7)
+        written = bytes([seed] * 100)
+        device.enqueue(
+            pipeline.CALLERS, lambda inputs=inputs, written=written: inputs[0].memory.__setitem__(slice(None), written)
+        )
+        plan = pipeline.Plan(inputs, outputs, in_place, 1, 1)
+        pipeline.carry_on_callers_stream(device, plan, slots, Operation(device))
+        device.enqueue(pipeline.CALLERS, lambda outputs=outputs: seen.append(bytes(outputs[0].memory)))
+    device.finish()
+    assert seen == [bytes([seed + 1] * 100) for seed in range(5)]
+    assert not device.kept and device.allocated == [(SLOT, True)]
+
+
+def test_CarryOnCallersStream_OnlyOutputs_WaitsForTheSlotToBeFree(device):
+    slots = pipeline.Slots()
+    for _ in range(5):
+        outputs = blocks(1, 100)
+        pipeline.carry_on_callers_stream(device, pipeline.Plan([], outputs, False, 1, 1), slots, Operation(device))
+        device.finish()
+        assert outputs[0].memory == bytearray(b"\1" * 100)
 
 
 @pytest.mark.parametrize("breadth", [1, 3, 9, 65])
@@ -219,7 +237,6 @@ def test_Plan_AnyRank_CutsByTheKindAndCountOnly(breadth, width):
         root = pipeline.Plan([pipeline.Block(memory, count)] * breadth, [], False, width, breadth)
         other = pipeline.Plan([pipeline.Block(memory, count)], [], False, width, breadth)
         assert len(root) == len(other)
-        assert len(root) == 1 or not other.goes_at_once()
         for index in {0, len(root) - 1}:
             assert root.piece(index).inputs[0][1:3] == other.piece(index).inputs[0][1:3]
             assert root.piece(index).size <= max(SLOT, 64 * width * breadth + 64 * breadth)

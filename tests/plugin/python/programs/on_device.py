@@ -13,9 +13,9 @@ import torch
 import torch.distributed as dist
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-from fake_device import FakeDevice  # noqa: E402
+from fake_device import CALLERS, FakeDevice  # noqa: E402
 
-BIG = 1_000_001  # elements: several pieces, and the last is short
+BIG = 1_600_001  # elements: several pieces, and the last is short
 CASES = {}
 
 
@@ -44,19 +44,13 @@ class Device(FakeDevice):
     def address(self, host):
         return host.data_ptr()
 
-    def copy_in(self, host, at, memory, first, last):
-        self.enqueue(0, lambda: host[at : at + last - first].copy_(memory[first:last].as_subclass(torch.Tensor)))
+    def copy_in(self, stream, host, at, memory, first, last):
+        self.enqueue(stream, lambda: host[at : at + last - first].copy_(memory[first:last].as_subclass(torch.Tensor)))
 
-    def copy_out(self, memory, first, last, host, at):
-        self.enqueue(1, lambda: memory[first:last].as_subclass(torch.Tensor).copy_(host[at : at + last - first]))
-
-    def fetch(self, memory):
-        self.hold(self.now())
-        return memory.as_subclass(torch.Tensor).clone()
-
-    def put(self, memory, host):
-        self.hold(self.now())
-        memory.as_subclass(torch.Tensor).copy_(host)
+    def copy_out(self, stream, memory, first, last, host, at):
+        self.enqueue(stream, lambda: memory[first:last].as_subclass(torch.Tensor).copy_(host[at : at + last - first]))
+        if stream == CALLERS:  # what PyTorch does next on that stream, it does at once
+            self.hold(self.now())
 
 
 def start():
@@ -234,12 +228,12 @@ def kernels_come_first():
     def fill():
         tensor.as_subclass(torch.Tensor).fill_(rank + 1)
 
-    device.enqueue("current", fill)
+    device.enqueue(CALLERS, fill)
     work = dist.all_reduce(tensor, async_op=True)
     work.wait()
     for _ in range(2):  # wait() by another stream, later
         work.wait()
-    device.enqueue("current", lambda: seen.append(tensor.as_subclass(torch.Tensor).clone()))
+    device.enqueue(CALLERS, lambda: seen.append(tensor.as_subclass(torch.Tensor).clone()))
     device.hold(device.now())
     assert (seen[0] == size * (size + 1) / 2).all()
     assert work.is_completed() and work.is_success() and work.exception() is None
