@@ -14,7 +14,8 @@ QUERY_S = 120
 # Of the interpreter: nothing of the user's is imported but PyTorch and our package.
 QUESTION = """import importlib.util, json, platform, sys, torch
 found = {"python": platform.python_version(), "torch": torch.__version__, "gloo_bypass": "", "why_not": "", "has": [
-    name for name in sys.argv[1:] if importlib.util.find_spec(name) is not None]}
+    name for name in sys.argv[1:] if importlib.util.find_spec(name) is not None],
+    "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else ""}
 try:
     import gloo_bypass
     found["gloo_bypass"] = gloo_bypass.__version__ if hasattr(gloo_bypass, "require_transport") else ""
@@ -35,8 +36,8 @@ class InterpreterError(Failure):
 
 @dataclass(frozen=True)
 class Interpreter:
-    """`gloo_bypass` is our package's version, '' where there is none; `why_not` says why. `path`: folders for
-    PYTHONPATH."""
+    """`gloo_bypass` is our package's version, '' where there is none; `why_not` says why. `gpu`: the name of the first
+    one that PyTorch can use, or ''. `path`: folders for PYTHONPATH."""
 
     program: str
     python: str
@@ -44,6 +45,7 @@ class Interpreter:
     gloo_bypass: str
     why_not: str
     has: tuple = ()
+    gpu: str = ""
     path: tuple = ()
 
     def environment(self):

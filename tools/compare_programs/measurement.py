@@ -74,6 +74,7 @@ class Measurement:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": port,
             "OMP_NUM_THREADS": self.options.threads,
+            "CUBLAS_WORKSPACE_CONFIG": ":4096:8",  # results that do not depend on timing
             "USE_LIBUV": 0,  # Debian 13's PyTorch asks for libuv by default, and has none
             "GLOO_SOCKET_IFNAME": "lo",
         }
@@ -94,7 +95,7 @@ class Measurement:
             environment = library.environment() | {"TMPDIR": self.folder}
         for rank in range(1 if library and library.starts_all else self.options.ranks):
             own_result = result.replace("{rank}", str(rank))
-            words = [self.interpreter.program, "-m", RANK, program.module, settings, own_result]
+            words = [self.interpreter.program, "-m", RANK, program.module, program.device, settings, own_result]
             if library:
                 words = library.words(self.options.ranks, settings, result)
             # A signal may come before the list knows of a rank.

@@ -34,15 +34,21 @@ LABELS = {
 }
 
 
+def is_of_gpu(key):
+    return programs.BY_NAME[key.program].device == "cuda"
+
+
 def label(key):
     """None for a quantity that only serves to compute another one."""
     text = LABELS.get(key.quantity)
-    return text and text.format(size=size_label(key.bytes), ms=key.compute_ms)
+    return text and ("on the GPU: " if is_of_gpu(key) else "") + text.format(
+        size=size_label(key.bytes), ms=key.compute_ms
+    )
 
 
 def place(key):
     """Where a quantity stands in a table."""
-    return list(LABELS).index(key.quantity), key.compute_ms, key.bytes
+    return is_of_gpu(key), list(LABELS).index(key.quantity), key.compute_ms, key.bytes
 
 
 def tokens(us):

@@ -30,7 +30,8 @@ class Difference:
 @dataclass(frozen=True)
 class Program:
     """`module` is run by each rank. `sizes`: its settings by effort. `needs`: packages besides PyTorch and ours, as pip
-    calls them. `problem(sizes, ranks)`: why it cannot be run, or ''."""
+    calls them. `problem(sizes, ranks)`: why it cannot be run, or ''. `device`: where its tensors are, as PyTorch calls
+    it; ranks share the GPUs that there are."""
 
     name: str
     module: str
@@ -39,9 +40,11 @@ class Program:
     differences: tuple = ()
     needs: tuple = ()
     problem: object = lambda sizes, ranks: ""
+    device: str = "cpu"
 
 
 HEAD = 64
+CUDA_VECTORS = {"first_calls": 20, "first_bytes": 8192, "sizes": [4, 8192, 65536, 1 << 20, 16 << 20, 64 << 20]}
 DISTILGPT2 = {"layers": 6, "heads": 12, "hidden": 768, "vocabulary": 50257}
 
 
@@ -93,6 +96,31 @@ TABLE = (
         },
         (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
         ("transformers",),
+    ),
+    Program(
+        "cuda_all_reduce",
+        "vectors",
+        "dist.all_reduce of CUDA tensors, until the sum is on the GPU",
+        {
+            FULL: CUDA_VECTORS | {"most_calls": 100, "least_calls": 8},
+            SHORT: CUDA_VECTORS | {"most_calls": 50, "least_calls": 5},
+            TINY: CUDA_VECTORS | {"first_calls": 3, "most_calls": 5, "least_calls": 2, "sizes": [4, 8192]},
+        },
+        device="cuda",
+    ),
+    Program(
+        "cuda_training",
+        "training",
+        "a step of DistilGPT2 on a GPU, in bf16, under DistributedDataParallel",
+        {
+            FULL: DISTILGPT2 | {"batch": 8, "length": 256, "warm_up": 3, "steps": 8},
+            SHORT: DISTILGPT2 | {"batch": 8, "length": 256, "warm_up": 1, "steps": 3},
+            TINY: {"layers": 1, "heads": 2, "hidden": 32, "vocabulary": 64}
+            | {"batch": 1, "length": 8, "warm_up": 1, "steps": 2},
+        },
+        (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
+        ("transformers",),
+        device="cuda",
     ),
 )
 BY_NAME = {program.name: program for program in TABLE}

@@ -2,9 +2,9 @@
 
     {"schema": "gloo-bypass/programs/1", "commit": "0123abc", "date": "2026-11-27", "machine": {"processor": ...,
      "cores": 2, ...}, "load_before": 0.1, "others_cores": 0.02, "rates": [...], "python": "3.11.2", "torch":
-     "2.13.0+cpu", "gloo_bypass": "0.1.0", "ranks": 2, "threads": 1, "rounds": 5, "effort": "full", "transports":
-     ["TCP", "DPDK"], "libraries": {"OpenMPI": "openmpi 5.0.11, ..."}, "left_out": [{"what": "training", "why": ...}],
-     "digests": {"decoding": ...}, "rows": [
+     "2.13.0+cpu", "gloo_bypass": "0.1.0", "gpu": "", "ranks": 2, "threads": 1, "rounds": 5, "effort": "full",
+     "transports": ["TCP", "DPDK"], "libraries": {"OpenMPI": "openmpi 5.0.11, ..."},
+     "left_out": [{"what": "training", "why": ...}], "digests": {"decoding": ...}, "rows": [
         {"program": "all_reduce", "quantity": "one after the other", "bytes": 8192, "compute_ms": 0, "transport":
          "DPDK", "median_us": 51.0, "p99_us": 90.0, "mean_us": 55.0, "samples": 3000, "rounds_us": [50.0, ...]}, ...]}
 
@@ -70,6 +70,7 @@ class Run:
     rows: tuple
     by_place: dict = field(default_factory=dict, compare=False)
     libraries: dict = field(default_factory=dict)  # versions of those that stand among the transports
+    gpu: str = ""  # the one that ranks share
 
     def row(self, key, transport):
         """None where it was not measured."""
@@ -92,7 +93,12 @@ class Run:
     def title(self):
         """Ranks and machine in a phrase."""
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        return f"{self.ranks} ranks of {threads} on {machine.in_words(self.machine)}"
+        gpu = (
+            f", with one {self.gpu}"
+            if any(programs.BY_NAME[row.key.program].device == "cuda" for row in self.rows)
+            else ""
+        )
+        return f"{self.ranks} ranks of {threads} on {machine.in_words(self.machine)}{gpu}"
 
     @property
     def doubt(self):
@@ -198,4 +204,5 @@ def read(path):
         tuple(rows),
         by_place,
         {name: text_at(f"{path}: libraries", others, name) for name in others},
+        value_at(path, {"gpu": ""} | record, "gpu", str),
     )

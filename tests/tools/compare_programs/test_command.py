@@ -85,6 +85,7 @@ def planted_python(folder):
         (["--programs", "games"], "'games' is none of decoding, all_reduce, training"),
         (["--transports", "TCP,PIGEON"], "'PIGEON' is none of TCP, DPDK"),
         (["--transports", "TCP,TCP"], "names one twice"),
+        (["--transports", "TCP,MPICH", "--programs", "decoding"], "MPICH: they run the program all_reduce alone"),
         (["--ranks", "1"], "from 2 to 64"),
         (["--rounds", "0"], "from 1 to 1000"),
         (["--effort", "much"], "invalid choice: 'much'"),
@@ -155,13 +156,27 @@ def test_Programs_WithoutWhatTheyNeed_AreLeftOutWithTheCommand():
         [],
         SimpleNamespace(programs=("training", "decoding", "all_reduce"), effort="full", ranks=3, python="/venv/python"),
     )
-    wanted = list(command.wanted_programs(options, SimpleNamespace(has=()), left_out))
+    wanted = list(command.wanted_programs(options, SimpleNamespace(has=(), gpu=""), left_out))
     assert [one.name for one in wanted] == ["all_reduce"]
     assert left_out[0] == {
         "what": "training",
         "why": "transformers is missing: /venv/python -m pip install transformers",
     }
     assert "16 heads" in left_out[1]["why"]
+
+
+def wanted_on(gpu, asked=None):
+    left_out = []
+    options = SimpleNamespace(programs=asked, effort="full", ranks=2, python="python3")
+    found = SimpleNamespace(has=("transformers",), gpu=gpu)
+    return [one.name for one in command.wanted_programs(options, found, left_out)], left_out
+
+
+def test_Programs_OfCudaTensors_RunWhereThereIsAGpu():
+    host = ["decoding", "all_reduce", "training"]
+    assert wanted_on("") == (host, [])
+    assert wanted_on("a GPU") == ([*host, "cuda_all_reduce", "cuda_training"], [])
+    assert wanted_on("", ["cuda_training"]) == ([], [{"what": "cuda_training", "why": "python3 finds no GPU"}])
 
 
 def measurement_of(tmp_path, turn, rounds=2):
