@@ -27,6 +27,8 @@ constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB;
 const std::vector<Rule>& builtInRules() {
   constexpr int kAll = INT_MAX;
   static const std::vector<Rule> rules = {
+      {Kind::kAllReduce, 16 * kKiB, 16, true, Algorithm::kTwoLevelOneShot, "short: one message each way between hosts"},
+      {Kind::kAllReduce, 256 * kKiB, 8, true, Algorithm::kTwoLevelOneShot, "few messages, and few between hosts"},
       {Kind::kAllReduce, 16 * kKiB, 4, false, Algorithm::kOneShot,
        "short: one network round costs more than the bytes"},
       {Kind::kAllReduce, 4 * kKiB, 16, false, Algorithm::kOneShot,

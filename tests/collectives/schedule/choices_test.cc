@@ -33,6 +33,19 @@ TEST(Choices_BuiltIn, AnySizeAndRanks_GivesAnAlgorithmOfTheKind) {
   });
 }
 
+TEST(Choices_BuiltIn, HostsWithSeveralRanks_TakeTwoLevelsForWhatIsNotLong) {
+  const auto chosen = [](std::size_t bytes, int ranks, bool sharedHosts) {
+    return ChoiceTable().choose(of(Kind::kAllReduce, bytes, ranks, sharedHosts)).algorithm;
+  };
+  for (const std::size_t bytes : {4, 16 * 1024, 256 * 1024}) {
+    EXPECT_EQ(chosen(bytes, 8, true), Algorithm::kTwoLevelOneShot) << bytes;
+    EXPECT_NE(chosen(bytes, 8, false), Algorithm::kTwoLevelOneShot) << bytes;
+  }
+  EXPECT_EQ(chosen(4, 16, true), Algorithm::kTwoLevelOneShot);
+  EXPECT_NE(chosen(4, 64, true), Algorithm::kTwoLevelOneShot);
+  EXPECT_NE(chosen(4 << 20, 8, true), Algorithm::kTwoLevelOneShot);
+}
+
 // Where a step adds several messages they wait in memory: smaller slices stay in the cache.
 TEST(Choices_Slices, SeveralMessagesToAdd_AreSmaller) {
   constexpr std::size_t kKiB = 1024;
