@@ -62,6 +62,8 @@ class AttackerPort final : public PacketPort, private PacketSink {
   bool sentBySession(LinkId link, std::span<const std::byte> datagram) const noexcept override {
     return sink_->sentBySession(link, datagram);
   }
+  void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override { sink_->onDatagramTooLarge(link, bytes); }
+  bool onPortUnreachable(LinkId link) noexcept override { return sink_->onPortUnreachable(link); }
 
   const std::unique_ptr<PacketPort> inner_;
   const Attack attack_;

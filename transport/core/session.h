@@ -115,6 +115,9 @@ class Session {
   void close(TimePoint now, bool abort);
   // From outside: a plain datagram of `bytes` may be too large for the path.
   void suspectDatagramSize(TimePoint now, std::size_t bytes) { path_.mtu.suspect(now, bytes); }
+  // From outside, and without proof: the network says that the peer's port is closed. The peer is asked at once, and
+  // several times a second while it is silent. True: this has been said for 3 s, and nothing has come from the peer.
+  bool onPortUnreachable(TimePoint now);
   // From outside, in kFailed: more about the reason.
   void explainFailure(const std::string& reason) { error_.message += "; " + reason; }
   // From outside: the link broke. Pending operations are forgotten, the state becomes kFailed. `tellPeer`: by the link,
@@ -282,6 +285,8 @@ class Session {
   Duration rto() const { return path_.rtt.rto(kPeerAckDelay); }
   TimePoint lossProbeDeadline() const;
   TimePoint silenceDeadline() const;
+  void ask(TimePoint now);
+  bool isRefused() const { return liveness_.refusedSince > liveness_.lastReceivedAt; }
   void onLossProbeTimeout(TimePoint now);
   void checkSilence(TimePoint now);
 
@@ -310,6 +315,7 @@ class Session {
   // When something last came and went, and the probes sent after a silence.
   struct Liveness {
     TimePoint lastReceivedAt{}, lastSentAt{}, lastPingAt{};
+    TimePoint refusedSince{};  // counts while it is later than lastReceivedAt: onPortUnreachable()
     bool pingDue = false, pongDue = false;
     bool lossProbeDue = false;
     TimePoint timerSince{};        // the loss probe's timer runs from here or later

@@ -9,6 +9,11 @@ namespace {
 // A timer that fires this share of the peer timeout late means that this process stood still, and proves nothing about
 // the peer.
 constexpr int kPauseShare = 4;
+// The peer's port is said to be closed for so long, and the peer does not answer: its process has ended. A process that
+// lives answers unless it is stopped; one that has ended is refused by its kernel, which sends at least one message a
+// second (icmp_ratelimit).
+constexpr Duration kRefusedTimeout = std::chrono::seconds(3);
+constexpr Duration kRefusedPingInterval = std::chrono::milliseconds(250);
 
 }  // namespace
 
@@ -21,7 +26,8 @@ TimePoint Session::lossProbeDeadline() const {
 TimePoint Session::silenceDeadline() const {
   if (config_.losslessLink || !handshake_.done()) return kNever;
   if (state_ != SessionState::kEstablished && state_ != SessionState::kClosing) return kNever;
-  const Duration keepAlive = config_.keepAlive.count() > 0 ? config_.keepAlive : config_.peerTimeout;
+  Duration keepAlive = config_.keepAlive.count() > 0 ? config_.keepAlive : config_.peerTimeout;
+  if (isRefused()) keepAlive = std::min(keepAlive, kRefusedPingInterval);
   return std::min(std::max(liveness_.lastReceivedAt, liveness_.lastPingAt) + keepAlive,
                   liveness_.lastReceivedAt + config_.peerTimeout);
 }
@@ -55,8 +61,22 @@ void Session::checkSilence(TimePoint now) {
                         "nothing was heard from the peer for " + std::to_string(seconds) + " s"},
                        true);
   }
+  ask(now);
+}
+
+void Session::ask(TimePoint now) {
   liveness_.lastPingAt = now;
   liveness_.pingDue = true;
+}
+
+bool Session::onPortUnreachable(TimePoint now) {
+  if (!handshake_.done() || (state_ != SessionState::kEstablished && state_ != SessionState::kClosing)) return false;
+  // A ping that is overdue means that this process stood still: the answers may lie unread.
+  if (!isRefused() || now - liveness_.lastPingAt >= kRefusedTimeout / kPauseShare) {
+    liveness_.refusedSince = now;
+    ask(now);
+  }
+  return now - liveness_.refusedSince >= kRefusedTimeout;
 }
 
 void Session::handleTimeout(TimePoint now) {

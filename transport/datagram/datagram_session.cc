@@ -267,6 +267,18 @@ void DatagramSession::onLinkDown(TimePoint now, const Error& error) {
   markDirty();
 }
 
+void DatagramSession::onPortUnreachable(TimePoint now) {
+  if (core.onPortUnreachable(now)) {
+    core.fail(
+        {ErrorScope::kSession, ErrorCode::kPeerVanished,
+         fmt::format("{}: its machine says that the port is closed, and it does not answer: the process ended, or "
+                     "was killed",
+                     peerName_)},
+        /*tellPeer=*/true);
+  }
+  markDirty();
+}
+
 void DatagramSession::openLinkAgain() {
   const auto opened = port_.openLink(peerPort_);
   if (!opened) return failLink(opened.error());

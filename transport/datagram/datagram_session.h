@@ -80,6 +80,8 @@ class DatagramSession final : public ChannelSession {
   void wakeOthers();
   // The link has ended.
   void onLinkDown(TimePoint now, const Error& error);
+  // The network says so, and proves nothing.
+  void onPortUnreachable(TimePoint now);
   // When to call openLinkAgain(): the peer ended the link before this session had connected. kNever: the link stands.
   TimePoint opensLinkAgainAt() const { return stage_ == Stage::kLinkLost ? opensAgainAt_ : kNever; }
   // Fails if the port opens no link, or one of another kind.

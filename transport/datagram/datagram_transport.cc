@@ -184,6 +184,14 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
            });
   }
 
+  bool onPortUnreachable(LinkId link) noexcept override {
+    if (!sealing_) return true;
+    for (auto& [id, session] : sessions_.all()) {
+      if (session->link == link) session->onPortUnreachable(now_);
+    }
+    return false;
+  }
+
   // Sessions ------------------------------------------------------------------------------------
 
   SessionConfig sessionConfig(const ChannelOptions& options) const {

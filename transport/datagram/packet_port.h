@@ -50,6 +50,9 @@ class PacketSink {
   // Whether `datagram`, or what an error message of the network quotes of one, was sent over `link` by a session that
   // lives. An error message counts only then: whoever is not on the path cannot know a session's id.
   virtual bool sentBySession(LinkId /*link*/, std::span<const std::byte> /*datagram*/) const noexcept { return false; }
+  // An error message that counts says that the peer's port is closed. True: the link has ended. False: whoever sees
+  // datagrams pass can forge such a message, so the sessions ask their peer, and end by themselves if it is gone.
+  virtual bool onPortUnreachable(LinkId /*link*/) noexcept { return true; }
 };
 
 struct LinkProperties {

@@ -23,6 +23,7 @@ class InnerSink final : public PacketSink {
   bool sentBySession(LinkId link, std::span<const std::byte> datagram) const noexcept override {
     return sink_.sentBySession(outerId(link), datagram);
   }
+  bool onPortUnreachable(LinkId link) noexcept override { return sink_.onPortUnreachable(outerId(link)); }
 
  private:
   LinkId outerId(LinkId link) const { return link << 1 | port_; }

@@ -310,7 +310,7 @@ void IpPort::handleIcmp(PacketSink& sink, const Ipv4Packet& packet) {
     const std::size_t mtu = told->mtu;
     return sink.onDatagramTooLarge(link->id, mtu - std::min(mtu, kMtuOverheadBytes) + 1);
   }
-  if (++link->unreachableSeen < kUnreachableLimit) return;
+  if (!sink.onPortUnreachable(link->id) || ++link->unreachableSeen < kUnreachableLimit) return;
   failLink(*link, ErrorCode::kPeerVanished,
            "its machine says that the port is closed: the process ended, or was killed");
 }

@@ -6,10 +6,11 @@
 // What the socket does not accept stays in the batch, and a full batch is back-pressure. receive() hands up one call's
 // datagrams one by one.
 //
-// A link goes down in two cases: the network reports, quoting a session of ours, that the peer's port is closed; or
-// sending has failed for kGiveUpAfter and the port's interface is deleted. Other obstacles may pass (an interface
-// without carrier, a missing route or address): sessions wait for them as long as they wait for their peers, and their
-// error names the obstacle. A datagram that is too large is lost, and the port informs the sessions.
+// A link goes down in two cases: the network reports, quoting a session of ours, that the peer's port is closed, and
+// the port's user believes it (PacketSink::onPortUnreachable); or sending has failed for kGiveUpAfter and the port's
+// interface is deleted. Other obstacles may pass (an interface without carrier, a missing route or address): sessions
+// wait for them as long as they wait for their peers, and their error names the obstacle. A datagram that is too large
+// is lost, and the port informs the sessions.
 #pragma once
 
 #include <memory>

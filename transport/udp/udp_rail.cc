@@ -229,6 +229,7 @@ void UdpRail::readErrors(PacketSink& sink) {
     if (known == byPeer_.end() || !sink.sentBySession(known->second, error->quoted)) continue;
     Link& link = links_.at(known->second);
     if (error->portUnreachable) {
+      if (!sink.onPortUnreachable(known->second)) continue;
       fail(link, ErrorCode::kPeerVanished,
            "its machine says that the port is closed: the process ended, or was killed");
     } else if (error->mtu != 0) {

@@ -342,6 +342,84 @@ TEST(Session, PeerVanishes_FailsAfterTimeout) {
   EXPECT_EQ(pair.a.session->error().code, ErrorCode::kPeerVanished);
 }
 
+// As often as an attacker likes, or as a kernel answers each datagram.
+class PortUnreachable : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    pair.connectBoth();
+    ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+    pair.runFor(milliseconds(10));
+  }
+  // Until a is told to give up; how long that took, at most `limit`.
+  Duration tell(Duration interval, Duration limit) {
+    const TimePoint begin = pair.now;
+    while (pair.now - begin < limit) {
+      if (pair.a.session->onPortUnreachable(pair.now)) break;
+      pair.runFor(interval);
+    }
+    return pair.now - begin;
+  }
+  SessionPair pair{11, {}, WireModel{.delay = milliseconds(1)}};
+};
+
+TEST_F(PortUnreachable, PeerAnswers_SessionLivesHoweverOftenItIsSaid) {
+  for (const Duration interval : {Duration(milliseconds(3)), Duration(milliseconds(400)), Duration(seconds(2))}) {
+    EXPECT_GE(tell(interval, seconds(60)), seconds(60));
+  }
+  EXPECT_TRUE(pair.established());
+}
+
+TEST_F(PortUnreachable, PeerDoesNotAnswer_ItIsGoneAfterThreeSeconds) {
+  for (const Duration interval : {Duration(milliseconds(3)), Duration(seconds(1))}) {
+    pair.wire.loss = 1;
+    const Duration took = tell(interval, seconds(60));
+    EXPECT_GE(took, seconds(3));
+    EXPECT_LE(took, seconds(4));
+    pair.wire.loss = 0;
+    pair.runFor(seconds(1));
+  }
+}
+
+// A path that carries nothing for a while, and one forged message in that time.
+TEST_F(PortUnreachable, SaidOnce_SessionLivesAsLongAsWithout) {
+  pair.wire.loss = 1;
+  EXPECT_FALSE(pair.a.session->onPortUnreachable(pair.now));
+  pair.runFor(seconds(100));
+  EXPECT_TRUE(pair.established());
+}
+
+TEST_F(PortUnreachable, IsSaid_PeerIsAskedAtOnceAndSomeTimesASecond) {
+  pair.wire.loss = 1;
+  std::size_t asked = 0;
+  pair.onLeave = [&](bool fromA, Bytes&) {
+    asked += fromA ? 1 : 0;
+    return true;
+  };
+  EXPECT_FALSE(pair.a.session->onPortUnreachable(pair.now));
+  pair.flush();
+  EXPECT_EQ(asked, 1u);
+  pair.runFor(milliseconds(2000));
+  EXPECT_GE(asked, 8u);
+  EXPECT_LE(asked, 10u);
+}
+
+// What the peer has sent meanwhile is read after the messages.
+TEST_F(PortUnreachable, ThisProcessStoodStill_ThePeerIsAskedOnceMore) {
+  EXPECT_FALSE(pair.a.session->onPortUnreachable(pair.now));
+  pair.now += seconds(20);
+  EXPECT_FALSE(pair.a.session->onPortUnreachable(pair.now));
+  pair.runFor(milliseconds(200));
+  EXPECT_GE(tell(milliseconds(100), seconds(10)), seconds(10));
+}
+
+TEST(Session, PortUnreachableBeforeThePeerIsHeard_ProvesNothing) {
+  SessionPair pair(11, {}, WireModel{.loss = 1});
+  pair.connectBoth();
+  for (int i = 0; i < 100; ++i, pair.runFor(milliseconds(100))) {
+    EXPECT_FALSE(pair.a.session->onPortUnreachable(pair.now));
+  }
+}
+
 SessionState stateOf(const Side& side) { return side.session->state(); }
 
 // No complete send may be in the sending process alone, since that may end.

@@ -1,8 +1,6 @@
 // Ports over UDP sockets within one process: over the loopback, both families, with and without offload.
 #include <gtest/gtest.h>
-#include <netinet/ip.h>
 #include <netinet/ip_icmp.h>
-#include <netinet/udp.h>
 #include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -19,6 +17,7 @@
 
 #include "tests/support/no_more_descriptors.h"
 #include "tests/support/no_more_threads.h"
+#include "tests/transport/udp/forged_icmp.h"
 #include "tests/transport/udp/port_pair.h"
 #include "transport/channel/channel_address.h"
 #include "transport/datagram/datagram_transport.h"
@@ -510,40 +509,9 @@ std::vector<std::byte> beginningOfHelloTo(std::uint64_t session) {
   return {written.begin(), written.begin() + wire::kCommonHeaderBytes};
 }
 
-FileDescriptor rawSocket() { return FileDescriptor(::socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP)); }
-
-// As a stranger would forge it who knows addresses and ports, or sees the datagrams pass. `mtu`: 0: port unreachable.
 void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t session, std::uint16_t mtu = 0,
                       std::uint8_t code = ICMP_PORT_UNREACH) {
-  struct {
-    icmphdr icmp;
-    iphdr ip;
-    udphdr udp;
-    std::array<std::byte, wire::kCommonHeaderBytes> payload;
-  } __attribute__((packed)) message{};
-  const auto hello = beginningOfHelloTo(session);
-  std::copy(hello.begin(), hello.end(), message.payload.begin());
-  message.icmp.type = ICMP_DEST_UNREACH;
-  message.icmp.code = mtu == 0 ? code : ICMP_FRAG_NEEDED;
-  message.icmp.un.frag.mtu = htons(mtu);
-  message.ip.version = 4;
-  message.ip.ihl = 5;
-  message.ip.ttl = 64;
-  message.ip.protocol = IPPROTO_UDP;
-  message.ip.tot_len = htons(sizeof(message) - sizeof(icmphdr));
-  message.ip.saddr = from.v4.sin_addr.s_addr;
-  message.ip.daddr = to.v4.sin_addr.s_addr;
-  message.udp.source = from.v4.sin_port;
-  message.udp.dest = to.v4.sin_port;
-  message.udp.len = htons(sizeof(udphdr) + sizeof(message.payload));
-  std::uint32_t sum = 0;
-  std::array<std::uint16_t, sizeof(message) / 2> words;
-  std::memcpy(words.data(), &message, sizeof(message));
-  for (const std::uint16_t word : words) sum += word;
-  while (sum > 0xffff) sum = (sum >> 16) + (sum & 0xffff);
-  message.icmp.checksum = static_cast<std::uint16_t>(~sum);
-  ASSERT_EQ(::sendto(rawSocket().get(), &message, sizeof(message), 0, &from.any, sizeof(from)),
-            static_cast<ssize_t>(sizeof(message)));
+  udp::forgeUnreachable(from, to, beginningOfHelloTo(session), mtu, code);
 }
 
 TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
