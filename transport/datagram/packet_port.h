@@ -74,7 +74,8 @@ struct PortCounters {
   std::uint64_t transmitFull = 0;                     // bursts cut short by a full ring
   std::uint64_t droppedMalformed = 0;                 // not Ethernet/IPv4/UDP to us
   std::uint64_t droppedForeign = 0;                   // for another address or port
-  std::uint64_t droppedNoBuffer = 0;                  // mempool empty (the driver's counter included)
+  std::uint64_t droppedNoBuffer = 0;                  // mempool empty (the driver's counter included); UDP: socket
+                                                      // full, or from no peer: the kernel counts both as one
   std::uint64_t captureFrames = 0, captureBytes = 0;  // in the port's capture; bytes of the frames as they were
   std::uint64_t captureLost = 0;                      // frames that are not in it
 

@@ -6,6 +6,8 @@
 // What the socket does not accept stays in the batch, and a full batch is back-pressure. receive() hands up one call's
 // datagrams one by one.
 //
+// The kernel drops what does not come from a peer (peer_filter.h).
+//
 // A link goes down in two cases: the network reports, quoting a session of ours, that the peer's port is closed, and
 // the port's user believes it (PacketSink::onPortUnreachable); or sending has failed for kGiveUpAfter and the port's
 // interface is deleted. Other obstacles may pass (an interface without carrier, a missing route or address): sessions

@@ -30,6 +30,18 @@ constexpr auto kFullInterface = std::chrono::milliseconds(10);
 
 }  // namespace
 
+UdpRail::UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step)
+    : socket_(std::move(socket)), mtu_(mtu), step_(step), nextLink_(first) {
+  acceptOnlyPeers();
+}
+
+// Those of links that were closed since still pass; handUp() drops them.
+void UdpRail::acceptOnlyPeers() {
+  std::vector<network::Endpoint> peers;
+  for (const auto& known : byPeer_) peers.push_back(known.first);
+  socket_->acceptOnly(peers);
+}
+
 Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
   if (const auto known = byPeer_.find(peer); known != byPeer_.end()) {
     if (!links_.at(known->second).down) return known->second;
@@ -51,6 +63,7 @@ Result<LinkId> UdpRail::openLink(const network::Endpoint& peer) {
   const LinkId id = nextLink_;
   nextLink_ += step_;
   byPeer_.emplace(peer, id);
+  acceptOnlyPeers();
   const std::size_t largest = std::min(mtu - overheadBytes_, kLargestDatagram);
   links_[id].to = {.link = id, .peer = peer};
   links_[id].properties = {

@@ -27,8 +27,7 @@ namespace gloo_bypass::udp {
 class UdpRail {
  public:
   // Link ids are `first`, `first` + `step` and so on. `mtu`: the links' maximum; 0: the interface's.
-  UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step)
-      : socket_(std::move(socket)), mtu_(mtu), step_(step), nextLink_(first) {}
+  UdpRail(std::unique_ptr<UdpSocket> socket, std::size_t mtu, LinkId first, LinkId step);
 
   const network::Endpoint& local() const { return socket_->local(); }
 
@@ -70,6 +69,7 @@ class UdpRail {
   std::size_t handUp(PacketSink& sink, std::size_t maxDatagrams);
   void report(PacketSink& sink);
   void forgetPeer(const Link& link);
+  void acceptOnlyPeers();
 
   const std::unique_ptr<UdpSocket> socket_;
   const std::optional<network::NetworkInterface> interface_ =  // nullopt: it was just removed

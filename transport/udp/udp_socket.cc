@@ -12,6 +12,7 @@
 #include "transport/base/exhausted.h"
 #include "transport/network/local_address.h"
 #include "transport/progress/progress_engine.h"
+#include "transport/udp/peer_filter.h"
 
 namespace gloo_bypass::udp {
 namespace {
@@ -124,6 +125,16 @@ UdpSocket::UdpSocket(FileDescriptor fd, const network::Endpoint& local, ManyAtOn
     return;
   offloads_ = false;
   sayNoOffload();
+}
+
+void UdpSocket::acceptOnly(std::span<const network::Endpoint> peers) {
+  if (peers.size() <= kMostFilteredPeers) {
+    auto program = peerFilter(peers, local_.isV6());
+    const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
+    if (::setsockopt(fd_.get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) == 0) return;
+  }
+  // Not the one before, which has other peers.
+  (void)setOption(fd_.get(), SOL_SOCKET, SO_DETACH_FILTER, 0);
 }
 
 // Sending ---------------------------------------------------------------------------------------

@@ -42,6 +42,9 @@ class UdpSocket {
   int fd() const { return fd_.get(); }
   bool offloads() const { return offloads_; }
 
+  // What others send is dropped by the kernel, if it can: those of more than kMostFilteredPeers it does not tell apart.
+  void acceptOnly(std::span<const network::Endpoint> peers);
+
   struct SendFailure {
     int error = 0;             // 0: all is sent; EAGAIN, ENOBUFS: socket, interface full; else the oldest run's error
     std::size_t segments = 0;  // of that run, in the failed message
@@ -58,7 +61,7 @@ class UdpSocket {
   };
   // The messages of one call; valid until the next. Empty: none, or an error for nextError().
   std::span<const Received> receive();
-  // Datagrams that the kernel dropped because the socket was full.
+  // Datagrams that the kernel dropped: the socket was full, or they came from no peer.
   std::uint64_t dropped() const { return dropped_; }
 
   // An ICMP error message about a datagram of ours.
