@@ -47,6 +47,7 @@ class AttackerPort final : public PacketPort, private PacketSink {
     return inner_->transmit(link, datagrams);
   }
   void wakePeers() override { inner_->wakePeers(); }
+  void onTick(TimePoint now) override { inner_->onTick(now); }
   void armWakeup() override { inner_->armWakeup(); }
   void block(Duration timeout) override { inner_->block(timeout); }
   void disarmWakeup() override { inner_->disarmWakeup(); }

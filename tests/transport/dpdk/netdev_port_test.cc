@@ -14,10 +14,13 @@
 #include <string>
 #include <thread>
 
+#include "tests/support/attacker_port.h"
 #include "tests/support/no_more_descriptors.h"
 #include "tests/transport/dpdk/port_process.h"
+#include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/kernel_interface.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::dpdk {
 namespace {
@@ -299,6 +302,95 @@ TEST_F(NetdevPort, RouterSaysThatADatagramIsTooLarge_CountsIfItQuotesASession) {
                  (void)linkPorts(*port, partner);
                  partner.meet();
                }));
+}
+
+// An attacker who changes one in five datagrams with data, forges resets, and repeats everything, at once and later.
+class Attacks {
+ public:
+  using Datagram = test::AttackerPort::Datagram;
+  std::vector<Datagram> operator()(const Datagram& datagram) {
+    if (!begun) return {datagram};
+    Datagram arrives = datagram;
+    if (wire::isData(test::typeOf(datagram)) && ++data_ % 5 == 0) {
+      test::flipPayload(arrives);
+      ++changed;
+    } else if (kept_.size() < 100) {
+      kept_.push_back(datagram);
+    }
+    std::vector<Datagram> all = test::forgedResets(datagram);
+    all.insert(all.end(), {arrives, arrives});
+    if (!kept_.empty()) all.push_back(kept_[repeated++ % kept_.size()]);
+    return all;
+  }
+  bool begun = false;
+  std::size_t changed = 0, repeated = 0;  // as many resets as repeated
+
+ private:
+  std::size_t data_ = 0;
+  std::vector<Datagram> kept_;
+};
+
+class SealedEnd final : public ChannelObserver {
+ public:
+  SealedEnd(Partner& partner, int rank) {
+    TransportConfig config = netdevConfig();
+    config.security = Security::kEncrypt;
+    config.session.longPathRtt = seconds(60);  // a short path, however busy the machine
+    auto port = std::make_unique<test::AttackerPort>(dpdk::openPort(config),
+                                                     [this](const Attacks::Datagram& d) { return attacks(d); });
+    transport = makeDatagramTransport(config, std::move(port)).value();
+    exclusive([&] {
+      channel = std::move(transport->openChannel({.localRank = rank, .peerRank = 1 - rank}, this)).value();
+      partner.send(channel->localAddress());
+    });
+    const auto peer = partner.receive();
+    exclusive([&] { EXPECT_TRUE(channel->connect(peer).ok()); });
+    EXPECT_TRUE(wait([&] { return state == ChannelState::kConnected; }));
+  }
+  void exclusive(const std::function<void()>& f) const { transport->progress().exclusive(f); }
+  bool wait(const std::function<bool()>& condition) const {
+    return transport->progress().waitUntil(condition, monotonicNow() + seconds(30));
+  }
+  void onSendComplete(OperationToken token) noexcept override { sent = token; }
+  void onReceiveComplete(OperationToken token, std::size_t) noexcept override { received = token; }
+  void onMessageAnnounced(MessageKey, std::size_t) noexcept override {}
+  void onStateChange(ChannelState next) noexcept override { state = next; }
+
+  Attacks attacks;
+  ChannelState state = ChannelState::kUnconnected;
+  OperationToken sent = 0, received = 0;
+  std::shared_ptr<Transport> transport;
+  std::unique_ptr<MessageChannel> channel;
+};
+
+TEST_F(NetdevPort, ChangesForgesAndRepeatsSealedDatagrams_NoWrongBytesAndNoEnd) {
+  const auto end = [](int rank) {
+    return [rank](Partner& partner) {
+      SealedEnd own(partner, rank);
+      own.exclusive([&] { own.attacks.begun = true; });
+      constexpr std::size_t kBytes = 300'000;
+      std::vector<std::byte> out = pattern(kBytes), in(kBytes);
+      for (OperationToken i = 1; i <= 30 && own.state == ChannelState::kConnected; ++i) {
+        std::ranges::fill(in, std::byte{0});
+        own.exclusive([&] {
+          (void)own.channel->postReceive({.token = i, .key = {.tag = 1}, .data = in.data(), .capacity = kBytes}).ok();
+          (void)own.channel->postSend({.token = i, .key = {.tag = 1}, .data = out.data(), .length = kBytes}).ok();
+        });
+        ASSERT_TRUE(own.wait([&] { return own.sent == i && own.received == i; })) << i;
+        ASSERT_EQ(in, out) << i;
+      }
+      partner.meet();
+      own.exclusive([&] {
+        EXPECT_EQ(own.state, ChannelState::kConnected);
+        EXPECT_GE(own.attacks.changed, 100U);
+        EXPECT_GE(own.attacks.repeated, 100U);
+        EXPECT_EQ(own.transport->report().total.duplicatesReceived, 0U);
+      });
+      partner.meet();
+      own.exclusive([&] { own.channel.reset(); });
+    };
+  };
+  runProcesses(inside('a', end(0)), inside('b', end(1)));
 }
 
 TEST_F(NetdevPort, NobodyAnswersArp_LinkGoesDownAndTheNextOneTriesAnew) {
