@@ -56,7 +56,7 @@ MAY_INCLUDE = {
     "transport/core": ["transport/base", "transport/wire", "transport/channel", "transport/matching"],
     "transport/security": ["transport/base", "transport/wire"],
     "transport/progress": ["transport/base"],
-    "transport/sessions": ["transport/base", "transport/channel", "transport/progress"],
+    "transport/sessions": ["transport/base", "transport/channel", "transport/progress", "transport/security"],
     "transport/pairs": ["transport/base", "transport/channel", "transport/progress", "transport/sessions"],
     "transport/datagram": [
         "transport/base",

@@ -9,6 +9,7 @@
 
 #include "transport/base/check.h"
 #include "transport/core/channel_state.h"
+#include "transport/sessions/channel_keys.h"
 #include "transport/wire/rail_id.h"
 
 namespace gloo_bypass {
@@ -16,7 +17,6 @@ namespace {
 
 // Ranks that start together connect within a second or two.
 constexpr auto kSilenceWorthALine = std::chrono::seconds(10);
-static_assert(security::kOfferBytes <= kMaxOfferBytes);
 // A sealed Hello is shorter.
 constexpr std::size_t kMostEarlyBytes = 256;
 // A link may end once or twice on behalf of an earlier session. Each further attempt waits longer: a link may cost
@@ -24,10 +24,6 @@ constexpr std::size_t kMostEarlyBytes = 256;
 constexpr Duration kShortestPause = std::chrono::milliseconds(1), kLongestPause = std::chrono::milliseconds(250);
 
 }  // namespace
-
-std::vector<std::byte> keyedAddress(std::uint64_t sessionId, const std::vector<std::byte>& portAddress) {
-  return encodeChannelAddress({.sessionId = sessionId, .portAddress = portAddress, .description = {}, .offer = {}});
-}
 
 DatagramSession::DatagramSession(DatagramSession& lead, DirtyList& dirtyList, const SessionConfig& config,
                                  std::size_t rail, std::uint64_t entropy, std::uint64_t number)
@@ -72,24 +68,13 @@ void DatagramSession::enter(Stage next) {
 
 Status DatagramSession::connect(TimePoint now, const ChannelAddress& peer) {
   peerName_ = peer.description;
-  if (const Status agreed = agreeOnKeys(peer); !agreed) return agreed;
+  if (const Status agreed = agreeOnKeys(agreement_.get(), peer); !agreed) return agreed;
   const auto opened = port_.openLink(peer.portAddress);
   if (!opened) return opened.error();
   railsDue_ = port_.rails(peer.portAddress) - 1;
   useLink(now, opened.value(), peer.portAddress, peer.sessionId);
   takeEarly(now);
   return {};
-}
-
-Status DatagramSession::agreeOnKeys(const ChannelAddress& peer) {
-  const bool offers = !peer.offer.empty();
-  if (offers != (agreement_ != nullptr)) {
-    return {ErrorScope::kSession, ErrorCode::kConfiguration,
-            offers ? "GLOO_BYPASS_SECURITY is off here and encrypt on the peer; give both ranks the same setting"
-                   : "GLOO_BYPASS_SECURITY is encrypt here and off on the peer; give both ranks the same setting"};
-  }
-  if (!offers) return {};
-  return agreement_->accept({peer.sessionId, keyedAddress(peer.sessionId, peer.portAddress)}, peer.offer);
 }
 
 void DatagramSession::connectRail(TimePoint now, std::size_t rail) {

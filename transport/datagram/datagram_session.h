@@ -19,9 +19,6 @@
 
 namespace gloo_bypass {
 
-// What a session's keys are bound to of an address: the description is for people.
-std::vector<std::byte> keyedAddress(std::uint64_t sessionId, const std::vector<std::byte>& portAddress);
-
 class DatagramSession final : public ChannelSession {
  public:
   DatagramSession(PacketPort& port, DirtyList& dirtyList, const SessionConfig& config, std::uint64_t id,
@@ -58,7 +55,7 @@ class DatagramSession final : public ChannelSession {
   void handleTimeout(TimePoint now) override;
   bool finished() const override;
 
-  // Of a transport that seals, before connect(): datagrams are sealed, unless the link is exempt.
+  // Before connect(). Not null: datagrams are sealed, unless the link is exempt.
   void secure(std::unique_ptr<security::KeyAgreement> agreement) { agreement_ = std::move(agreement); }
   std::vector<std::byte> offer() const { return agreement_ ? agreement_->offer() : std::vector<std::byte>(); }
 
@@ -102,7 +99,6 @@ class DatagramSession final : public ChannelSession {
 
   void enter(Stage next);
   bool met() const { return stage_ == Stage::kAwaitingRails || stage_ == Stage::kConnected; }
-  Status agreeOnKeys(const ChannelAddress& peer);
   void useLink(TimePoint now, LinkId opened, const std::vector<std::byte>& peerPort, std::uint64_t remote);
   bool protect();
   // Of the keys of all paths. Null: datagrams are in clear.

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "transport/datagram/credentials.h"
 #include "transport/datagram/datagram_session.h"
 #include "transport/datagram/sealed_batch.h"
+#include "transport/sessions/channel_keys.h"
+#include "transport/sessions/credentials.h"
 #include "transport/sessions/session_table.h"
 
 namespace gloo_bypass {
@@ -336,21 +337,15 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
 Result<std::unique_ptr<MessageChannel>> DatagramTransport::openChannel(const ChannelOptions& options,
                                                                        ChannelObserver* observer) {
-  std::optional<security::Secret> drawn;
-  if (credentials_ != nullptr && !(drawn = drawSecret())) {
-    return Error{
-        ErrorScope::kDevice, ErrorCode::kUnavailable,
-        "GLOO_BYPASS_SECURITY='encrypt': the system gives no random bytes (getrandom): a sandbox refuses the call"};
-  }
   const std::vector<std::byte> address = port_->localAddress();
-  DatagramSession& session = sessions_.add(
-      std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig(options), sessions_.drawId(),
-                                        sessions_.drawId(), channelsOpened_++, options, observer));
+  const std::uint64_t id = sessions_.drawId();
+  auto agreement = makeKeyAgreement(credentials_, id, address, options);
+  if (!agreement) return agreement.error();
+  DatagramSession& session =
+      sessions_.add(std::make_unique<DatagramSession>(*port_, sessions_.dirtyList(), sessionConfig(options), id,
+                                                      sessions_.drawId(), channelsOpened_++, options, observer));
   if (measuresLatencies(config_)) session.core.recordRttIn(&rtts_);
-  if (drawn)
-    session.secure(std::make_unique<security::KeyAgreement>(
-        credentials_, security::Party{session.id(), keyedAddress(session.id(), address)},
-        security::Ranks{options.localRank, options.peerRank}, *drawn));
+  session.secure(std::move(agreement).value());
   return makeChannelHandle(session, address, session.offer());
 }
 

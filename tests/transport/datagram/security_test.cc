@@ -11,7 +11,7 @@
 #include "tests/support/channel_pair.h"
 #include "tests/support/loopback_port.h"
 #include "tests/support/temporary_folder.h"
-#include "transport/datagram/credentials.h"
+#include "transport/sessions/credentials.h"
 
 namespace gloo_bypass {
 namespace {

@@ -1,4 +1,4 @@
-#include "transport/datagram/credentials.h"
+#include "transport/sessions/credentials.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What the sessions of a transport seal their datagrams with, from the configuration: whether they do, and the
+// What the sessions of a transport make their keys of, from the configuration: whether they have any, and the
 // pre-shared key.
 //
 // A key file has 64 hexadecimal digits, 256 random bits, and may end in a new line: `openssl rand -hex 32`. It must be
@@ -18,7 +18,7 @@
 
 namespace gloo_bypass {
 
-// Null: nothing is sealed. The error is one line, and shows nothing of the file's contents.
+// Null: sessions have no keys. The error is one line, and shows nothing of the file's contents.
 Result<std::shared_ptr<const security::Credentials>> loadCredentials(const TransportConfig& config);
 // The contents of a key file.
 Result<security::Secret> readKeyFile(const std::string& path);
