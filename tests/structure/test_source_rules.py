@@ -96,6 +96,7 @@ MAY_INCLUDE = {
         "transport/matching",
         "transport/network",
         "transport/progress",
+        "transport/security",
         "transport/sessions",
     ],
     "transport/gloo": [

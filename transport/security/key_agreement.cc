@@ -115,4 +115,14 @@ Secret KeyAgreement::trafficSecret(std::uint64_t senderId, std::size_t rail) con
   return deriveSecret(*session_, "gb traffic", context);
 }
 
+Token KeyAgreement::token(std::uint64_t senderId, std::string_view what) const {
+  GLOO_BYPASS_CHECK(session_.has_value());
+  std::vector<std::byte> context;
+  append(context, octets(senderId));
+  append(context, what);
+  Token token;
+  expandLabel(*session_, "gb says", context, token);
+  return token;
+}
+
 }  // namespace gloo_bypass::security

@@ -2,9 +2,10 @@
 //
 //   each rank   a fresh X25519 key; the public part is in its offer, which goes to the peer with its address
 //   early       HKDF-Extract(0, pre-shared key; without one 32 zeros)
-//   session     HKDF-Extract(HKDF-Expand-Label(early, "derived"), X25519), then HKDF-Expand-Label("gb session",
-//   transcript) traffic     HKDF-Expand-Label(session, "gb traffic", the sender's session id | rail) key, IV
-//   HKDF-Expand-Label(traffic, "gb key", "gb iv"); after a key change of its "gb ku"
+//   session     HKDF-Expand-Label(HKDF-Extract(HKDF-Expand-Label(early, "derived"), X25519), "gb session", transcript)
+//   traffic     HKDF-Expand-Label(session, "gb traffic", the sender's session id | rail)
+//   key, IV     HKDF-Expand-Label(traffic, "gb key", "gb iv"); after a key change of its "gb ku"
+//   token       HKDF-Expand-Label(session, "gb says", the sender's session id | what it says)
 //
 // The transcript is SHA-256 of the job's name and of both ranks' numbers, addresses and offers, lower session id first.
 // So whoever exchanges, changes or repeats a part of what travels through the rendezvous store gets other keys.
@@ -27,6 +28,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "transport/base/status.h"
@@ -35,7 +37,8 @@
 
 namespace gloo_bypass::security {
 
-inline constexpr std::size_t kProofBytes = 16;
+inline constexpr std::size_t kProofBytes = 16, kTokenBytes = 16;
+using Token = std::array<std::byte, kTokenBytes>;
 inline constexpr std::size_t kOfferBytes = 2 + sizeof(PublicKey) + kProofBytes;
 
 // What the sessions of one process share.
@@ -66,6 +69,9 @@ class KeyAgreement {
 
   // After accept(): of what the session with `senderId` (the first rail's) sends over `rail`.
   Secret trafficSecret(std::uint64_t senderId, std::size_t rail) const;
+  // The same: what the session with `senderId` shows to prove that it says `what`, at most 100 characters. Only the two
+  // ranks know it; whoever sees it can repeat it, so it says the same thing for the whole life of the session.
+  Token token(std::uint64_t senderId, std::string_view what) const;
   std::uint64_t ownId() const { return own_.sessionId; }
   std::uint64_t peerId() const { return peerId_; }
 

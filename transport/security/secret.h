@@ -14,6 +14,13 @@ inline constexpr std::size_t kSecretBytes = 32;  // of X25519, of SHA-256, and o
 // Overwrites `bytes`; the compiler does not drop it.
 inline void wipe(std::span<std::byte> bytes) { ::explicit_bzero(bytes.data(), bytes.size()); }
 
+// Takes the same time wherever they differ. They have the same length.
+inline bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= std::to_integer<unsigned>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
 class Secret {
  public:
   Secret() = default;

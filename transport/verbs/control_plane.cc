@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "transport/base/check.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/fields.h"
 #include "transport/network/endpoint.h"
@@ -20,7 +21,7 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-constexpr std::array<char, 4> kMagic = {'G', 'B', 'C', '1'};
+constexpr std::array<char, 4> kPlainMagic = {'G', 'B', 'C', '1'}, kKeyedMagic = {'G', 'B', 'C', '2'};
 constexpr char kReady = 'R', kAbort = 'A';
 constexpr std::uint64_t kListenerKey = 0;
 // A connection without a hello is not a peer.
@@ -66,8 +67,17 @@ Status failed(const char* what) {
 
 }  // namespace
 
-Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip) {
-  std::unique_ptr<ControlPlane> plane(new ControlPlane());
+ControlKeys controlKeysOf(const security::KeyAgreement& agreement) {
+  const auto tokensOf = [&agreement](std::uint64_t id) {
+    return ControlTokens{.hello = agreement.token(id, "RDMA hello"),
+                         .ready = agreement.token(id, "RDMA ready"),
+                         .abort = agreement.token(id, "RDMA abort")};
+  };
+  return {.own = tokensOf(agreement.ownId()), .peer = tokensOf(agreement.peerId())};
+}
+
+Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip, bool keyed) {
+  std::unique_ptr<ControlPlane> plane(new ControlPlane(keyed));
   if (Status status = plane->listen(ip); !status) return status;
   return plane;
 }
@@ -102,13 +112,16 @@ Status ControlPlane::listen(const GidBytes& ip) {
 
 void ControlPlane::open(std::uint64_t session, ControlObserver* observer) { sessions_[session].observer = observer; }
 
-Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const GidBytes& ip, std::uint16_t port) {
+Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const GidBytes& ip, std::uint16_t port,
+                             const std::optional<ControlKeys>& keys) {
+  GLOO_BYPASS_CHECK(keys.has_value() == keyed_);
   Session& session = sessions_.at(sessionId);
   session.peer = peer;
+  session.keys = keys;
   if (session.socket != 0) {
     // The peer dialled before we knew which peer to expect.
     Socket& socket = sockets_.at(session.socket);
-    if (socket.helloFrom == peer && say(socket, kReady)) {
+    if (socket.helloFrom == peer && proven(session, socket) && say(session, socket, kReady)) {
       listenTo(session.socket, socket, EPOLLIN | EPOLLRDHUP);
       return {};
     }
@@ -162,10 +175,9 @@ void ControlPlane::close(std::uint64_t sessionId, bool abort) {
   const auto it = sessions_.find(sessionId);
   if (it == sessions_.end()) return;
   const std::uint64_t key = it->second.socket;
+  if (key != 0 && abort && it->second.keys.has_value() == keyed_) (void)say(it->second, sockets_.at(key), kAbort);
   sessions_.erase(it);
-  if (key == 0) return;
-  if (abort) (void)say(sockets_.at(key), kAbort);
-  sockets_.erase(key);
+  if (key != 0) sockets_.erase(key);
 }
 
 std::uint64_t ControlPlane::add(Socket socket, std::uint32_t events) {
@@ -249,10 +261,14 @@ void ControlPlane::onDialled(std::uint64_t key, Socket& socket) {
     return;
   }
   socket.dialling = false;
-  std::array<std::byte, 25> hello{};
+  const Session& session = sessions_.at(socket.session);
+  std::array<std::byte, kPlainHelloBytes + security::kTokenBytes> hello{};
   FieldWriter writer(hello.data());
-  writer(kMagic, std::uint32_t{0}, socket.helloFrom, socket.session, kReady);
-  if (send(socket.fd.get(), hello.data(), hello.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(hello.size())) {
+  writer(keyed_ ? kKeyedMagic : kPlainMagic, std::uint32_t{0}, socket.helloFrom, socket.session);
+  if (keyed_) writer(session.keys->own.hello);
+  const bool sent =
+      send(socket.fd.get(), hello.data(), helloBytes(), MSG_NOSIGNAL | MSG_MORE) == static_cast<ssize_t>(helloBytes());
+  if (!sent || !say(session, socket, kReady)) {
     hungUp(socket.session, fmt::format("the control connection broke: {}", std::strerror(errno)));
     return;
   }
@@ -268,27 +284,27 @@ void ControlPlane::listenTo(std::uint64_t key, const Socket& socket, std::uint32
 
 void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   const ssize_t got =
-      recv(socket.fd.get(), socket.hello.data() + socket.helloBytes, socket.hello.size() - socket.helloBytes, 0);
+      recv(socket.fd.get(), socket.hello.data() + socket.helloBytes, helloBytes() - socket.helloBytes, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
     refuse(key);
     return;
   }
   socket.helloBytes += static_cast<std::size_t>(got);
-  if (socket.helloBytes < socket.hello.size()) return;
-  auto magic = kMagic;
+  if (socket.helloBytes < helloBytes()) return;
+  auto magic = kPlainMagic;
   std::uint64_t target = 0, from = 0;
   FieldReader reader(socket.hello.data());
   reader(magic);
   reader.skip(4);
   reader(target, from);
   const auto it = sessions_.find(target);
-  const bool wellFormed = magic == kMagic && target != 0;
+  const bool wellFormed = magic == (keyed_ ? kKeyedMagic : kPlainMagic) && target != 0;
   const bool known = wellFormed && it != sessions_.end() && it->second.socket == 0 &&
-                     (it->second.peer == 0 || (it->second.peer == from && from < target));
+                     (it->second.peer == 0 || (it->second.peer == from && from < target && proven(it->second, socket)));
   if (!known) {
     // Otherwise the dialler would try again, although no one will ever answer.
-    if (wellFormed && it == sessions_.end()) (void)say(socket, kAbort);
+    if (wellFormed && it == sessions_.end() && !keyed_) (void)say({}, socket, kAbort);
     refuse(key);
     return;
   }
@@ -298,40 +314,64 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   it->second.socket = key;
   if (it->second.peer == 0) {
     listenTo(key, socket, 0);  // read the rest when we know which peer to expect
-  } else if (!say(socket, kReady)) {
+  } else if (!say(it->second, socket, kReady)) {
     hungUp(target, "the peer hung up while connecting");
   }
 }
 
 void ControlPlane::readMessages(Socket& socket) {
   const std::uint64_t id = socket.session;
-  ControlObserver* observer = sessions_.at(id).observer;
   if (sessions_.at(id).peer == 0) {  // it hung up before we knew which peer to expect
     refuse(std::exchange(sessions_.at(id).socket, 0));
     return;
   }
-  char said[16];
-  const ssize_t got = recv(socket.fd.get(), said, sizeof said, 0);
+  const ssize_t got =
+      recv(socket.fd.get(), socket.message.data() + socket.messageBytes, messageBytes() - socket.messageBytes, 0);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
   if (got <= 0) {
     hungUp(id, got == 0 ? "the peer's process closed its control connection"
                         : fmt::format("the control connection broke: {}", std::strerror(errno)));
     return;
   }
-  for (ssize_t i = 0; i < got; ++i) {
-    if (said[i] == kAbort) {
-      lost(id, true, "the peer aborted the connection");
-      return;
-    }
-    if (said[i] != kReady) continue;
-    sessions_.at(id).peerReady = true;
-    observer->onPeerReady();
-    if (!sessions_.contains(id)) return;
-  }
+  socket.messageBytes += static_cast<std::size_t>(got);
+  if (socket.messageBytes < messageBytes()) return;
+  socket.messageBytes = 0;
+  heard(id, std::span(socket.message).first(messageBytes()));
 }
 
-bool ControlPlane::say(Socket& socket, char what) {
-  return send(socket.fd.get(), &what, 1, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
+// The socket, and the session, may be gone afterwards.
+void ControlPlane::heard(std::uint64_t sessionId, std::span<const std::byte> message) {
+  Session& session = sessions_.at(sessionId);
+  const char what = static_cast<char>(message[0]);
+  if (what != kReady && what != kAbort) return;
+  if (session.keys) {
+    const ControlTokens& peer = session.keys->peer;
+    if (!security::equal(message.subspan(1), what == kReady ? peer.ready : peer.abort)) {
+      ++forged_;
+      return;
+    }
+  }
+  if (what == kAbort) {
+    lost(sessionId, true, "the peer aborted the connection");
+    return;
+  }
+  session.peerReady = true;
+  session.observer->onPeerReady();
+}
+
+bool ControlPlane::proven(const Session& session, const Socket& socket) {
+  if (!session.keys) return true;
+  return security::equal(std::span(socket.hello).subspan(kPlainHelloBytes), session.keys->peer.hello);
+}
+
+bool ControlPlane::say(const Session& session, Socket& socket, char what) {
+  std::array<std::byte, 1 + security::kTokenBytes> message{static_cast<std::byte>(what)};
+  if (session.keys) {
+    const ControlTokens& own = session.keys->own;
+    std::ranges::copy(what == kReady ? own.ready : own.abort, message.begin() + 1);
+  }
+  return send(socket.fd.get(), message.data(), messageBytes(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(messageBytes());
 }
 
 void ControlPlane::refuse(std::uint64_t key) {

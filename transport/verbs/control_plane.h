@@ -6,6 +6,11 @@
 //   hello "GBC1" | u32 0 | u64 session of the one called | u64 session of the dialler;  then each side, a byte each:
 //   'R' my queue pairs can receive   'A' I abort the connection, or: the session called does not exist any more
 //
+// Of sessions with keys (transport/security) the hello is "GBC2", and it and each byte are followed by a token of 16
+// bytes that only the two ranks know. So nobody else takes the peer's place, or says that it is ready or aborts; what
+// others say is counted and ignored. Whoever resets the TCP connection still ends the session. A session that does not
+// exist any more has no keys to say so with: the dialler tries again, until close().
+//
 // Anyone may connect to the listener. A connection without a hello is a stranger: kept for 10 s, and at most 256 of
 // them; the oldest makes room. The listener may have taken a dialler for one of those and hung up before the peer was
 // ready: the dialler tries again, until close(). The called side waits as long for its peer to report that it is ready.
@@ -16,13 +21,16 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <unordered_map>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
+#include "transport/security/key_agreement.h"
 #include "transport/verbs/rdma_address.h"
 
 namespace gloo_bypass::verbs {
@@ -36,10 +44,20 @@ class ControlObserver {
   virtual void onPeerGone(bool aborted, const std::string& cause) noexcept = 0;
 };
 
+// Shown by one side.
+struct ControlTokens {
+  security::Token hello{}, ready{}, abort{};
+};
+struct ControlKeys {
+  ControlTokens own, peer;
+};
+// After its accept().
+ControlKeys controlKeysOf(const security::KeyAgreement& agreement);
+
 class ControlPlane {
  public:
-  // Listens on `ip`, any port. Errors: kUnavailable, with the address.
-  static Result<std::unique_ptr<ControlPlane>> make(const GidBytes& ip);
+  // Listens on `ip`, any port. `keyed`: its sessions have keys, or have none. Errors: kUnavailable, with the address.
+  static Result<std::unique_ptr<ControlPlane>> make(const GidBytes& ip, bool keyed = false);
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
   ControlPlane& operator=(const ControlPlane&) = delete;
@@ -52,21 +70,27 @@ class ControlPlane {
 
   // Lets peers dial `session`. `observer` must live until close().
   void open(std::uint64_t session, ControlObserver* observer);
-  // This side is ready. It dials, or sends its 'R' to the peer that dials.
-  Status connect(std::uint64_t session, std::uint64_t peer, const GidBytes& ip, std::uint16_t port);
+  // This side is ready. It dials, or sends its 'R' to the peer that dials. `keys`: of a keyed plane, and only then.
+  Status connect(std::uint64_t session, std::uint64_t peer, const GidBytes& ip, std::uint16_t port,
+                 const std::optional<ControlKeys>& keys = {});
   void close(std::uint64_t session, bool abort);
 
   // True if anything happened.
   bool poll(TimePoint now);
 
-  std::uint64_t refusedConnections() const { return refused_; }  // strangers, and hellos for unknown sessions
+  // Strangers, hellos for unknown sessions or without the right token.
+  std::uint64_t refusedConnections() const { return refused_; }
+  // Bytes on connections of keyed sessions without the right token.
+  std::uint64_t forgedMessages() const { return forged_; }
 
  private:
+  static constexpr std::size_t kPlainHelloBytes = 24;
   struct Session {
     ControlObserver* observer = nullptr;
     std::uint64_t peer = 0;    // 0: connect() was not called yet
     std::uint64_t socket = 0;  // key in sockets_; 0: none
     bool peerReady = false;
+    std::optional<ControlKeys> keys;
     // Where to dial; port 0: the peer dials.
     GidBytes ip{};
     std::uint16_t port = 0;
@@ -79,11 +103,15 @@ class ControlPlane {
     std::uint64_t helloFrom = 0;  // the dialler's session, as it claims
     bool dialling = false;
     TimePoint since{};  // time of accept
-    std::array<std::byte, 24> hello{};
+    std::array<std::byte, kPlainHelloBytes + security::kTokenBytes> hello{};
     std::size_t helloBytes = 0;
+    std::array<std::byte, 1 + security::kTokenBytes> message{};  // a part of one
+    std::size_t messageBytes = 0;
   };
 
-  ControlPlane() = default;
+  explicit ControlPlane(bool keyed) : keyed_(keyed) {}
+  std::size_t helloBytes() const { return kPlainHelloBytes + (keyed_ ? security::kTokenBytes : 0); }
+  std::size_t messageBytes() const { return 1 + (keyed_ ? security::kTokenBytes : 0); }
   Status listen(const GidBytes& ip);
   Status dial(std::uint64_t id, Session& session);
   void dialLater(Session& session);
@@ -96,12 +124,15 @@ class ControlPlane {
   void onDialled(std::uint64_t key, Socket& socket);
   void readHello(std::uint64_t key, Socket& socket);
   void readMessages(Socket& socket);
-  bool say(Socket& socket, char what);
+  void heard(std::uint64_t sessionId, std::span<const std::byte> message);
+  static bool proven(const Session& session, const Socket& socket);
+  bool say(const Session& session, Socket& socket, char what);
   void refuse(std::uint64_t key);
   void lost(std::uint64_t sessionId, bool aborted, const std::string& cause);
   void hungUp(std::uint64_t sessionId, const std::string& cause);
   void dropStrangers(TimePoint now);
 
+  const bool keyed_;
   FileDescriptor listener_, epoll_;
   FileDescriptor spare_;  // a spare descriptor, closed for a moment when no other is left
   std::uint16_t port_ = 0;
@@ -111,7 +142,7 @@ class ControlPlane {
   std::set<std::uint64_t> strangers_;  // keys of sockets without a hello, the oldest first
   TimePoint now_{};                    // of the last poll()
   TimePoint nextDial_ = kNever;        // the sessions' earliest
-  std::uint64_t refused_ = 0;
+  std::uint64_t refused_ = 0, forged_ = 0;
 };
 
 }  // namespace gloo_bypass::verbs

@@ -64,6 +64,19 @@ TEST(KeyAgreement, TwoRanks_GetTheSameSecretsForEachDirectionAndRail) {
   }
 }
 
+TEST(KeyAgreement, Tokens_AreAlikeAtBothAndDifferBySenderAndWord) {
+  Rank a(RankOptions{}), b(second({}));
+  ASSERT_TRUE(a.meet(b).ok());
+  ASSERT_TRUE(b.meet(a).ok());
+  const std::uint64_t ofA = a.agreement.ownId(), ofB = a.agreement.peerId();
+  EXPECT_EQ(a.agreement.token(ofA, "ready"), b.agreement.token(ofA, "ready"));
+  EXPECT_NE(a.agreement.token(ofA, "ready"), a.agreement.token(ofB, "ready"));
+  EXPECT_NE(a.agreement.token(ofA, "ready"), a.agreement.token(ofA, "abort"));
+  Rank other(RankOptions{.seed = 3}), third(second({}));
+  ASSERT_TRUE(other.meet(third).ok());
+  EXPECT_NE(a.agreement.token(ofA, "ready"), other.agreement.token(ofA, "ready"));
+}
+
 TEST(KeyAgreement, AnotherKey_GivesOtherSecrets) {
   const RankOptions plain, keyed{.key = pattern(32, 9)};
   Rank a(plain), b(second(plain)), c(keyed), d(second(keyed));

@@ -67,9 +67,10 @@ std::size_t openDescriptors() {
 }
 
 struct ControlPlaneTest : ::testing::Test {
-  void SetUp() override {
-    a = std::move(ControlPlane::make(kLoopback).value());
-    b = std::move(ControlPlane::make(kLoopback).value());
+  void SetUp() override { start(false); }
+  void start(bool keyed) {
+    a = std::move(ControlPlane::make(kLoopback, keyed).value());
+    b = std::move(ControlPlane::make(kLoopback, keyed).value());
     a->open(kA, &atA);
     b->open(kB, &atB);
   }
@@ -387,6 +388,130 @@ TEST_F(ControlPlaneTest, SessionCalledIsNotThereAnyMore_DiallerIsToldAtOnce) {
   ASSERT_TRUE(until([&] { return atA.gone > 0; }));
   EXPECT_TRUE(atA.aborted);
   EXPECT_EQ(b->refusedConnections(), 1u);
+}
+
+// Two ranks with keys, and whoever else reaches their listeners.
+struct KeyedControlPlaneTest : ControlPlaneTest {
+  static constexpr std::size_t kHello = 24 + security::kTokenBytes, kMessage = 1 + security::kTokenBytes;
+
+  void SetUp() override { start(true); }
+  static ControlTokens tokens(int seed) {
+    ControlTokens made;
+    for (security::Token* token : {&made.hello, &made.ready, &made.abort}) token->fill(static_cast<std::byte>(++seed));
+    return made;
+  }
+  static ControlKeys keysOfA() { return {.own = tokens(10), .peer = tokens(20)}; }
+  static ControlKeys keysOfB() { return {.own = tokens(20), .peer = tokens(10)}; }
+  Status connectA() { return a->connect(kA, kB, kLoopback, b->port(), keysOfA()); }
+  Status connectB() { return b->connect(kB, kA, kLoopback, a->port(), keysOfB()); }
+  // A's hello and a message.
+  static std::string said(const security::Token& first, char what, const security::Token& second) {
+    const auto plain = hello(kB, kA, "GBC2");
+    std::string bytes(plain.begin(), plain.end());
+    bytes.append(reinterpret_cast<const char*>(first.data()), first.size());
+    bytes += what;
+    return bytes.append(reinterpret_cast<const char*>(second.data()), second.size());
+  }
+  static void send(const FileDescriptor& to, const std::string& bytes) {
+    ASSERT_EQ(::send(to.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  }
+};
+
+TEST_F(KeyedControlPlaneTest, BothHaveTheKeys_ConnectInEitherOrderAndAbort) {
+  ASSERT_TRUE(connectA().ok());
+  ASSERT_TRUE(until([&, polls = 0]() mutable { return ++polls > 3; }));
+  EXPECT_EQ(atA.ready, 0);
+  ASSERT_TRUE(connectB().ok());
+  ASSERT_TRUE(until([&] { return atA.ready == 1 && atB.ready == 1; }));
+  b->close(kB, true);
+  ASSERT_TRUE(until([&] { return atA.gone > 0; }));
+  EXPECT_TRUE(atA.aborted);
+  EXPECT_EQ(a->forgedMessages() + b->forgedMessages(), 0u);
+}
+
+TEST_F(KeyedControlPlaneTest, StrangerWhoKnowsTheSessions_DoesNotTakeThePeersPlace) {
+  ASSERT_TRUE(connectB().ok());
+  std::uint64_t refused = 0;
+  const ControlTokens right = tokens(10);
+  for (const std::string& bytes : {said(tokens(30).hello, 'R', right.ready), said(right.ready, 'R', right.ready),
+                                   said({}, 'R', {}), std::string(41, 'R')}) {
+    const FileDescriptor fd = stranger(*b);
+    send(fd, bytes);
+    ++refused;
+    ASSERT_TRUE(until([&] { return b->refusedConnections() == refused; }));
+  }
+  // Without keys.
+  const FileDescriptor fd = stranger(*b);
+  const auto plain = hello(kB, kA);
+  send(fd, std::string(plain.begin(), plain.end()) + std::string(kMessage, 'R'));
+  ASSERT_TRUE(until([&] { return b->refusedConnections() == refused + 1; }));
+  EXPECT_EQ(atB.ready, 0);
+  ASSERT_TRUE(connectA().ok());
+  ASSERT_TRUE(until([&] { return atA.ready == 1 && atB.ready == 1; }));
+}
+
+TEST_F(KeyedControlPlaneTest, StrangerBeforeConnect_GivesWayToThePeer) {
+  const FileDescriptor fd = stranger(*b);
+  send(fd, said(tokens(30).hello, 'R', tokens(30).ready));
+  ASSERT_TRUE(until([&, polls = 0]() mutable { return ++polls > 3; }));
+  ASSERT_TRUE(connectB().ok());
+  EXPECT_EQ(b->refusedConnections(), 1u);
+  ASSERT_TRUE(connectA().ok());
+  ASSERT_TRUE(until([&] {
+    if (a->deadline() != kNever) now = a->deadline();
+    return atA.ready == 1 && atB.ready == 1;
+  }));
+}
+
+TEST_F(KeyedControlPlaneTest, ForgedWords_AreCountedAndEndNothing) {
+  ASSERT_TRUE(connectB().ok());
+  const ControlTokens right = tokens(10), wrong = tokens(30);
+  const FileDescriptor fd = stranger(*b);
+  send(fd, said(right.hello, 'R', wrong.ready));
+  const auto message = [](char what, const security::Token& token) {
+    return what + std::string(reinterpret_cast<const char*>(token.data()), token.size());
+  };
+  send(fd, message('A', wrong.abort) + message('A', right.ready) + message('R', right.abort));
+  ASSERT_TRUE(until([&] { return b->forgedMessages() == 4; }));
+  EXPECT_EQ(atB.ready, 0);
+  EXPECT_EQ(atB.gone, 0);
+  send(fd, message('R', right.ready));
+  ASSERT_TRUE(until([&] { return atB.ready == 1; }));
+  send(fd, message('A', right.abort));
+  ASSERT_TRUE(until([&] { return atB.gone == 1; }));
+  EXPECT_TRUE(atB.aborted);
+}
+
+TEST_F(KeyedControlPlaneTest, WordInPieces_IsHeardOnceWhole) {
+  Listener peer;
+  ASSERT_TRUE(a->connect(kA, kB, kLoopback, peer.port, keysOfA()).ok());
+  FileDescriptor taken;
+  ASSERT_TRUE(until([&] { return static_cast<bool>(taken = peer.accept()); }));
+  std::string sent(kHello + kMessage, 0);
+  std::size_t got = 0;
+  ASSERT_TRUE(until([&] {
+    const ssize_t more = recv(taken.get(), sent.data() + got, sent.size() - got, MSG_DONTWAIT);
+    got += more > 0 ? static_cast<std::size_t>(more) : 0;
+    return got == sent.size();
+  }));
+  EXPECT_EQ(sent, said(tokens(10).hello, 'R', tokens(10).ready));
+  const security::Token ready = tokens(20).ready;
+  send(taken, "R");
+  (void)until([&, polls = 0]() mutable { return ++polls > 3; });
+  EXPECT_EQ(atA.ready, 0);
+  send(taken, std::string(reinterpret_cast<const char*>(ready.data()), ready.size()));
+  ASSERT_TRUE(until([&] { return atA.ready == 1; }));
+}
+
+TEST_F(KeyedControlPlaneTest, PlainAbortFromWhoeverAnswers_IsNotBelieved) {
+  Listener peer;
+  ASSERT_TRUE(a->connect(kA, kB, kLoopback, peer.port, keysOfA()).ok());
+  FileDescriptor taken;
+  ASSERT_TRUE(until([&] { return static_cast<bool>(taken = peer.accept()); }));
+  send(taken, "A");
+  taken.reset();
+  ASSERT_TRUE(until([&] { return a->deadline() != kNever; }));
+  EXPECT_EQ(atA.gone, 0) << "it dials again";
 }
 
 TEST_F(ControlPlaneTest, NoDescriptorsLeft_StrangerDoesNotKeepThePlaneBusy) {
