@@ -79,7 +79,9 @@ void decodeChannel(std::span<const std::byte> bytes) {
     const auto same = again.ok() ? pairs::decodePairAddress(again.value()) : pair;
     GLOO_BYPASS_CHECK(same.ok() && same.value().memory.portAddress == pair.value().memory.portAddress &&
                       same.value().network.portAddress == pair.value().network.portAddress &&
-                      same.value().network.sessionId == pair.value().network.sessionId);
+                      same.value().network.sessionId == pair.value().network.sessionId &&
+                      same.value().memory.offer == pair.value().memory.offer &&
+                      same.value().network.offer == pair.value().network.offer);
     decodePort(pair.value().memory.portAddress);
     decodePort(pair.value().network.portAddress);
   }

@@ -1,6 +1,9 @@
 // What a channel of two transports puts into the rendezvous store as its port address (inside
 // channel/channel_address.h, whose session is the memory's). Little-endian:
-//   "GBPR" | u8 version | u64 session of the network | u16 length, port address of memory | port address of the network
+//   "GBPR" | u8 version | u64 session of the network | u16 length, port address of memory |
+//   version 2: u16 length, offer of keys of the network | port address of the network
+//
+// Version 1 has no offers: its channels have no keys. The memory's offer is the channel address's own.
 //
 // "GBP" is how the addresses of DPDK's ports begin, so that a peer of another link mode can name this one.
 #pragma once

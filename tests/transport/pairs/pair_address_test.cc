@@ -39,6 +39,36 @@ TEST(PairAddress, RoundTrip_KeepsBoth) {
   }
 }
 
+TEST(PairAddress, OffersOfKeys_AreKeptAndWithoutThemNothingIsWritten) {
+  PairAddress keyed = address(100, 97);
+  keyed.memory.offer = Bytes(50, std::byte{3});
+  keyed.network.offer = Bytes(50, std::byte{4});
+  const auto decoded = decodePairAddress(encoded(keyed));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message;
+  EXPECT_EQ(decoded.value().memory.offer, keyed.memory.offer);
+  EXPECT_EQ(decoded.value().network.offer, keyed.network.offer);
+  EXPECT_EQ(decoded.value().memory.portAddress, keyed.memory.portAddress);
+  EXPECT_EQ(decoded.value().network.portAddress, keyed.network.portAddress);
+  EXPECT_TRUE(decodePairAddress(encoded(address(100, 97))).value().network.offer.empty());
+  EXPECT_EQ(encoded(keyed).size(), encoded(address(100, 97)).size() + 2 * (2 + 50));
+}
+
+TEST(PairAddress, OfferBeyondTheEndOrTooLong_IsRefused) {
+  PairAddress keyed = address(4, 9);
+  keyed.network.offer = Bytes(50, std::byte{4});
+  const Bytes port = decodeChannelAddress(encoded(keyed)).value().portAddress;
+  constexpr std::size_t kOfferLengthAt = 15 + 4;
+  ASSERT_EQ(port[kOfferLengthAt], std::byte{50});
+  for (const unsigned length : {0u, 60u, 65u, 255u}) {
+    Bytes changed = port;
+    changed[kOfferLengthAt] = static_cast<std::byte>(length);
+    EXPECT_FALSE(decodePairAddress(withPortAddress(changed)).ok()) << length;
+  }
+  for (std::size_t length = 0; length < kOfferLengthAt + 2 + 50; ++length) {
+    EXPECT_FALSE(decodePairAddress(withPortAddress({port.begin(), port.begin() + static_cast<long>(length)})).ok());
+  }
+}
+
 TEST(PairAddress, LongestThatFits_FitsAndOneMore_IsRefusedNamingWhatToShorten) {
   const std::string description(96, 'x');
   std::size_t network = 0;
@@ -86,7 +116,7 @@ TEST(PairAddress, OtherKindOrVersion_SaysWhatToSet) {
   EXPECT_THAT(other.error().message, HasSubstr("GLOO_BYPASS_NETWORK"));
   Bytes port = decodeChannelAddress(encoded(address(4, 4))).value().portAddress;
   port[4] = std::byte{9};
-  EXPECT_THAT(decodePairAddress(withPortAddress(port)).error().message, HasSubstr("version 1, the peer's 9"));
+  EXPECT_THAT(decodePairAddress(withPortAddress(port)).error().message, HasSubstr("version 2, the peer's 9"));
 }
 
 }  // namespace
