@@ -23,6 +23,7 @@ std::string LiveObjects::describe() const {
   add(contexts, "context");
   add(protectionDomains, "protection domain");
   add(regions, "region");
+  add(windows, "memory window");
   add(channels, "completion channel");
   add(completionQueues, "completion queue");
   add(queuePairs, "queue pair");

@@ -8,6 +8,8 @@
 //  - a slot of a send or receive queue is free again once a completion that covers it was polled, not before;
 //  - a completion with an error has no valid opcode, length or flags (they hold garbage);
 //  - requesting a notification says nothing of completions that are already there;
+//  - a memory window of type 2 serves the queue pair that it was bound on, under its newest key; a region with bound
+//    windows is not deregistered, nor their queue pair destroyed (as Linux' rdma_rxe);
 //  - a time-out costs 4.096 us * 2^timeout for the first try and for each of retry_cnt repetitions.
 // Large messages are executed in pieces, so that one can fail half way.
 //
@@ -53,6 +55,7 @@ struct SoftwareDeviceOptions {
   int maxCompletionQueues = 1024;
   int maxCompletions = 16384;  // of one completion queue
   int maxRegions = 65536;
+  int maxWindows = 4096;  // of type 2B; 0: the device has none
   int maxProtectionDomains = 1024;
   std::uint32_t vendor = 0;
 };
@@ -91,12 +94,13 @@ struct LiveObjects {
   std::size_t contexts = 0;
   std::size_t protectionDomains = 0;
   std::size_t regions = 0;
+  std::size_t windows = 0;
   std::size_t channels = 0;
   std::size_t completionQueues = 0;
   std::size_t queuePairs = 0;
 
   std::size_t total() const {
-    return deviceLists + contexts + protectionDomains + regions + channels + completionQueues + queuePairs;
+    return deviceLists + contexts + protectionDomains + regions + windows + channels + completionQueues + queuePairs;
   }
   std::string describe() const;  // "2 regions, 1 queue pairs", or "nothing"
 };

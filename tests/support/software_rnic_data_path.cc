@@ -30,7 +30,25 @@ std::optional<ReceiveRequest> ReceiveQueue::take() {
 namespace {
 
 // Those that the back-end uses.
-bool isSupported(ibv_wr_opcode opcode) { return opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_READ; }
+bool isSupported(ibv_wr_opcode opcode) {
+  return opcode == IBV_WR_SEND || opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_BIND_MW || opcode == IBV_WR_LOCAL_INV;
+}
+
+// Of a memory window: nothing is sent. 0 or an errno.
+int takeLocalRequest(const ibv_send_wr& wr, SendRequest& request) {
+  if (wr.num_sge != 0 || (wr.send_flags & IBV_SEND_INLINE) != 0) return EINVAL;
+  if (wr.opcode == IBV_WR_LOCAL_INV) {
+    request.remoteKey = wr.invalidate_rkey;
+    return 0;
+  }
+  if (wr.bind_mw.mw == nullptr || wr.bind_mw.mw->type != IBV_MW_TYPE_2 || wr.bind_mw.bind_info.mr == nullptr) {
+    return EINVAL;
+  }
+  request.remoteKey = wr.bind_mw.mw->rkey;
+  request.newKey = wr.bind_mw.rkey;
+  request.bind = wr.bind_mw.bind_info;
+  return 0;
+}
 
 // 0 or an errno.
 int takeRequest(const SoftQueuePair& qp, const ibv_send_wr& wr, SendRequest& request) {
@@ -39,6 +57,7 @@ int takeRequest(const SoftQueuePair& qp, const ibv_send_wr& wr, SendRequest& req
   request.id = wr.wr_id;
   request.opcode = wr.opcode;
   request.flags = wr.send_flags;
+  if (wr.opcode == IBV_WR_BIND_MW || wr.opcode == IBV_WR_LOCAL_INV) return takeLocalRequest(wr, request);
   request.remoteAddress = wr.wr.rdma.remote_addr;
   request.remoteKey = wr.wr.rdma.rkey;
   request.segments.assign(wr.sg_list, wr.sg_list + wr.num_sge);

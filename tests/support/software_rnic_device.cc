@@ -43,6 +43,9 @@ void freeDeviceList(ibv_device** list) {
 
 const char* getDeviceName(ibv_device* device) { return device->name; }
 
+ibv_mw* allocWindow(ibv_pd* pd, ibv_mw_type type);
+int deallocWindow(ibv_mw* mw);
+
 ibv_context* openDevice(ibv_device* device) {
   Fabric& fabric = Fabric::instance();
   SoftContext* opened = nullptr;
@@ -57,6 +60,8 @@ ibv_context* openDevice(ibv_device* device) {
     context->async_fd = context->events.fd();
     context->num_comp_vectors = 1;
     fillDataPath(context->ops);
+    context->ops.alloc_mw = allocWindow;
+    context->ops.dealloc_mw = deallocWindow;
     opened = fabric.contexts.add(std::move(context));
   }
   fabric.contextOpened();
@@ -79,8 +84,9 @@ int closeDevice(ibv_context* context) {
       return std::any_of(registry.begin(), registry.end(),
                          [context](const auto& entry) { return entry.second->context == context; });
     };
-    const bool childless = !ownedBy(fabric.domains) && !ownedBy(fabric.regions) && !ownedBy(fabric.channels) &&
-                           !ownedBy(fabric.completionQueues) && !ownedBy(fabric.queuePairs);
+    const bool childless = !ownedBy(fabric.domains) && !ownedBy(fabric.regions) && !ownedBy(fabric.windows) &&
+                           !ownedBy(fabric.channels) && !ownedBy(fabric.completionQueues) &&
+                           !ownedBy(fabric.queuePairs);
     // Its memory stays for what is left over.
     if (childless) {
       fabric.contexts.remove(context);
@@ -108,6 +114,8 @@ int queryDevice(ibv_context* context, ibv_device_attr* attributes) {
   attributes->max_cq = options.maxCompletionQueues;
   attributes->max_cqe = options.maxCompletions;
   attributes->max_mr = options.maxRegions;
+  attributes->max_mw = options.maxWindows;
+  if (options.maxWindows > 0) attributes->device_cap_flags = IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
   attributes->max_pd = options.maxProtectionDomains;
   attributes->max_qp_rd_atom = options.maxReads;
   attributes->max_qp_init_rd_atom = options.maxReads;
@@ -258,10 +266,41 @@ int deregisterMemory(ibv_mr* mr) {
   const Fabric::Lock lock(fabric);
   const SoftRegion* const region = fabric.regions.find(mr);
   if (region == nullptr) return 0;
+  if (region->windows > 0) return EBUSY;
   fabric.regionByKey.erase(region->lkey);
   fabric.counters.registeredBytes -= region->pinnedBytes;
   --static_cast<SoftProtectionDomain*>(region->pd)->users;
   fabric.regions.remove(mr);
+  return 0;
+}
+
+ibv_mw* allocWindow(ibv_pd* pd, ibv_mw_type type) {
+  Fabric& fabric = Fabric::instance();
+  const Fabric::Lock lock(fabric);
+  const SoftDevice& device = *static_cast<SoftContext*>(pd->context)->soft;
+  if (device.removed) return refuseWith<ibv_mw>(EIO);
+  if (type != IBV_MW_TYPE_2) return refuseWith<ibv_mw>(EINVAL);
+  if (fabric.windows.size() >= static_cast<std::size_t>(device.options.maxWindows)) return refuseWith<ibv_mw>(ENOMEM);
+  auto window = std::make_unique<SoftWindow>();
+  window->context = pd->context;
+  window->pd = pd;
+  window->type = type;
+  const std::uint32_t index = fabric.nextKey++;
+  window->rkey = window->key = (index << kKeyShift) | ((index * kKeyVariant) & 0xff);
+  fabric.windowByIndex.emplace(index, window.get());
+  ++static_cast<SoftProtectionDomain*>(pd)->users;
+  return fabric.windows.add(std::move(window));
+}
+
+int deallocWindow(ibv_mw* mw) {
+  Fabric& fabric = Fabric::instance();
+  const Fabric::Lock lock(fabric);
+  SoftWindow* const window = fabric.windows.find(mw);
+  if (window == nullptr) return 0;
+  Fabric::unbind(*window);
+  fabric.windowByIndex.erase(window->key >> kKeyShift);
+  --static_cast<SoftProtectionDomain*>(window->pd)->users;
+  fabric.windows.remove(mw);
   return 0;
 }
 

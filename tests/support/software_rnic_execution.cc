@@ -49,6 +49,8 @@ class Stepper {
       if (const ibv_wc_status status = check(execution); status != IBV_WC_SUCCESS) return failRequest(status);
       execution.checked = true;
     }
+    if (request().opcode == IBV_WR_BIND_MW) return bind() ? succeed() : failRequest(IBV_WC_MW_BIND_ERR);
+    if (request().opcode == IBV_WR_LOCAL_INV) return invalidate() ? succeed() : failRequest(IBV_WC_LOC_QP_OP_ERR);
     SoftQueuePair* const peer = findPeer();
     if (peer == nullptr) return lost();
     if (execution.timerRunning) {
@@ -107,6 +109,44 @@ class Stepper {
       break;
     }
     return IBV_WC_SUCCESS;
+  }
+
+  // Null: no window has this key.
+  SoftWindow* windowOf(std::uint32_t key) {
+    const auto found = fabric_.windowByIndex.find(key >> 8);
+    return found != fabric_.windowByIndex.end() && found->second->key == key ? found->second : nullptr;
+  }
+
+  // What InfiniBand volume 1, 10.6.7.2, asks of a bind of type 2.
+  bool bind() {
+    const SendRequest& wanted = request();
+    SoftWindow* const window = windowOf(wanted.remoteKey);
+    if (window == nullptr || window->region != nullptr || window->pd != qp_.pd) return false;
+    if (wanted.newKey >> 8 != window->key >> 8 || wanted.newKey == window->key) return false;
+    if (!fabric_.regions.contains(wanted.bind.mr)) return false;
+    SoftRegion& region = *fabric_.regions.find(wanted.bind.mr);
+    const auto begin = reinterpret_cast<std::uintptr_t>(region.addr);
+    const ibv_mw_bind_info& part = wanted.bind;
+    if (part.length == 0 || part.addr < begin || part.length > region.length ||
+        part.addr - begin > region.length - part.length) {
+      return false;
+    }
+    if (region.pd != qp_.pd || (region.access & IBV_ACCESS_MW_BIND) == 0) return false;
+    window->key = wanted.newKey;
+    window->region = &region;
+    window->queuePair = &qp_;
+    window->address = part.addr;
+    window->length = part.length;
+    window->access = static_cast<int>(part.mw_access_flags);
+    ++region.windows;
+    return true;
+  }
+
+  bool invalidate() {
+    SoftWindow* const window = windowOf(request().remoteKey);
+    if (window == nullptr || window->region == nullptr || window->queuePair != &qp_) return false;
+    Fabric::unbind(*window);
+    return true;
   }
 
   // Null: packets get no answer.
@@ -243,6 +283,15 @@ class Stepper {
   bool resolveRemote(const SoftQueuePair& peer, Spans& spans) {
     const SendRequest& wanted = request();
     if (wanted.length == 0) return true;  // the key is not looked at
+    if (const SoftWindow* const window = windowOf(wanted.remoteKey)) {
+      if (window->region == nullptr || window->queuePair != &peer || (window->access & IBV_ACCESS_REMOTE_READ) == 0 ||
+          wanted.remoteAddress < window->address || wanted.length > window->length ||
+          wanted.remoteAddress - window->address > window->length - wanted.length) {
+        return false;
+      }
+      spans.emplace_back(reinterpret_cast<std::byte*>(wanted.remoteAddress), wanted.length);
+      return true;
+    }
     if (!permitted(wanted.remoteKey, wanted.remoteAddress, wanted.length, peer.pd, IBV_ACCESS_REMOTE_READ))
       return false;
     spans.emplace_back(reinterpret_cast<std::byte*>(wanted.remoteAddress), wanted.length);
@@ -293,6 +342,19 @@ class Stepper {
     return entry;
   }
 
+  static ibv_wc_opcode completed(ibv_wr_opcode opcode) {
+    switch (opcode) {
+      case IBV_WR_SEND:
+        return IBV_WC_SEND;
+      case IBV_WR_BIND_MW:
+        return IBV_WC_BIND_MW;
+      case IBV_WR_LOCAL_INV:
+        return IBV_WC_LOCAL_INV;
+      default:
+        return IBV_WC_RDMA_READ;
+    }
+  }
+
   void completeReceive(SoftQueuePair& peer, ibv_wc_status status) {
     Completion completion;
     completion.room = peer.receives.room;
@@ -318,7 +380,7 @@ class Stepper {
     qp_.unreported = 0;
     if (status == IBV_WC_SUCCESS) {
       completion.entry.wr_id = done.id;
-      completion.entry.opcode = done.opcode == IBV_WR_SEND ? IBV_WC_SEND : IBV_WC_RDMA_READ;
+      completion.entry.opcode = completed(done.opcode);
       completion.entry.byte_len = static_cast<std::uint32_t>(done.length);
       completion.entry.qp_num = qp_.qp_num;
     } else {

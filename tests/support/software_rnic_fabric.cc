@@ -63,10 +63,12 @@ void Fabric::reset() {
   overruns_.clear();
   queuePairByNumber.clear();
   regionByKey.clear();
+  windowByIndex.clear();
   queuePairs.abandon();
   completionQueues.abandon();
   channels.abandon();
   regions.abandon();
+  windows.abandon();
   domains.abandon();
   contexts.abandon();
   deviceLists = 0;
@@ -186,8 +188,8 @@ void Fabric::remove(SoftDevice& device) {
 }
 
 LiveObjects Fabric::liveObjects() const {
-  return {deviceLists,     contexts.size(),         domains.size(),   regions.size(),
-          channels.size(), completionQueues.size(), queuePairs.size()};
+  return {deviceLists,    contexts.size(), domains.size(),          regions.size(),
+          windows.size(), channels.size(), completionQueues.size(), queuePairs.size()};
 }
 
 void Fabric::ringDoorbell(SoftQueuePair& qp) {
@@ -197,6 +199,12 @@ void Fabric::ringDoorbell(SoftQueuePair& qp) {
     awake_ = true;
   }
   doorbellRang_.notify_one();
+}
+
+void Fabric::unbind(SoftWindow& window) {
+  if (window.region != nullptr) --window.region->windows;
+  window.region = nullptr;
+  window.queuePair = nullptr;
 }
 
 void Fabric::contextOpened() {

@@ -59,6 +59,7 @@ class Fabric {
   void setPort(SoftDevice& device, bool up);
   void tryLost();  // some request has got no answer
   void remove(SoftDevice& device);
+  static void unbind(SoftWindow& window);
   LiveObjects liveObjects() const;
   static bool onDevice(const SoftContext& context, const SoftDevice& device) { return context.soft == &device; }
 
@@ -73,11 +74,13 @@ class Fabric {
   Registry<SoftContext> contexts;
   Registry<SoftProtectionDomain> domains;
   Registry<SoftRegion> regions;
+  Registry<SoftWindow> windows;
   Registry<SoftChannel> channels;
   Registry<SoftCompletionQueue> completionQueues;
   Registry<SoftQueuePair> queuePairs;
   std::unordered_map<std::uint32_t, SoftQueuePair*> queuePairByNumber;
-  std::unordered_map<std::uint32_t, SoftRegion*> regionByKey;  // lkey and rkey are the same
+  std::unordered_map<std::uint32_t, SoftRegion*> regionByKey;    // lkey and rkey are the same
+  std::unordered_map<std::uint32_t, SoftWindow*> windowByIndex;  // the upper 24 bits of its keys
   std::uint32_t nextNumber = 17;
   std::uint32_t nextKey = 1;
   std::uint64_t registrationLimit = UINT64_MAX;

@@ -106,6 +106,18 @@ struct SoftProtectionDomain : ibv_pd {
 struct SoftRegion : ibv_mr {
   int access = 0;
   std::uint64_t pinnedBytes = 0;
+  int windows = 0;  // bound to it
+};
+
+struct SoftQueuePair;
+
+struct SoftWindow : ibv_mw {
+  std::uint32_t key = 0;  // the adapter's; the program keeps the one in ibv_mw
+  // While bound; else null.
+  SoftRegion* region = nullptr;
+  const SoftQueuePair* queuePair = nullptr;
+  std::uint64_t address = 0, length = 0;
+  int access = 0;
 };
 
 struct SoftCompletionQueue;
@@ -156,6 +168,9 @@ struct SendRequest {
   std::vector<ibv_sge> segments;
   std::vector<std::byte> inlineData;
   std::uint64_t length = 0;
+  // IBV_WR_BIND_MW: `remoteKey` is the key that the program believes the window has. IBV_WR_LOCAL_INV: it is the key.
+  std::uint32_t newKey = 0;
+  ibv_mw_bind_info bind{};
   TimePoint due{};
 };
 

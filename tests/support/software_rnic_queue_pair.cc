@@ -70,6 +70,8 @@ int destroyQueuePair(ibv_qp* queuePair) {
     const Fabric::Lock lock(fabric);
     qp = fabric.queuePairs.find(queuePair);
     if (qp == nullptr) return 0;
+    const auto boundHere = [qp](const auto& entry) { return entry.second->queuePair == qp; };
+    if (std::any_of(fabric.windows.begin(), fabric.windows.end(), boundHere)) return EBUSY;
     // From here on nothing is read or written for it.
     qp->dead = true;
     fabric.forget(*qp);
