@@ -18,9 +18,6 @@
 namespace gloo_bypass::verbs {
 namespace {
 
-// What the adapter may do with a registration; selects its index.
-constexpr std::array<int, 3> kFlags = {IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ,
-                                       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ};
 // How often to check the monitor while another thread is in the middle of unmapping, with a yield in between; after
 // that the cache is not used.
 constexpr int kSettleTries = 100;
@@ -49,12 +46,13 @@ bool isMapped(const Pages& pages) { return ::msync(pages.begin, pages.bytes(), M
 
 }  // namespace
 
-RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes)
-    : RegistrationCache(api, std::move(domains), maxBytes, UnmapMonitor::make()) {}
+RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
+                                     ReadRight right)
+    : RegistrationCache(api, std::move(domains), maxBytes, UnmapMonitor::make(), right) {}
 
 RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
-                                     Result<std::unique_ptr<UnmapMonitor>> monitor)
-    : api_(api), domains_(std::move(domains)), maxBytes_(maxBytes) {
+                                     Result<std::unique_ptr<UnmapMonitor>> monitor, ReadRight right)
+    : api_(api), domains_(std::move(domains)), maxBytes_(maxBytes), right_(right) {
   GLOO_BYPASS_CHECK(!domains_.empty());
   if (monitor)
     monitor_ = std::move(monitor).value();
@@ -65,6 +63,19 @@ RegistrationCache::RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> d
 RegistrationCache::~RegistrationCache() {
   for (std::list<Entry>* entries : {&inUse_, &unused_})
     for (Entry& entry : *entries) deregister(&entry);
+}
+
+// What the adapter may do with a registration.
+int RegistrationCache::flagsOf(Access access) const {
+  switch (access) {
+    case kToReceive:
+      return IBV_ACCESS_LOCAL_WRITE;
+    case kToSend:
+      return IBV_ACCESS_REMOTE_READ;
+    case kToSendAndReceive:
+      break;
+  }
+  return IBV_ACCESS_LOCAL_WRITE | (right_ == ReadRight::kWindow ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_READ);
 }
 
 // Whether the index is reliable: everything unmapped has been dropped from it. False if another thread stays in the
@@ -115,6 +126,11 @@ Result<const Registration*> RegistrationCache::acquire(const std::byte* data, st
     return registered.error();
   }
   self->users = 1;
+  self->needsWindow = right_ == ReadRight::kWindow && self->access == kToSendAndReceive;
+  if (watched && !mayKeep(self->access)) {
+    unwatchAlone(pages.begin, pages.end);
+    watched = false;
+  }
   if (watched)
     keep(&*self);
   else
@@ -173,7 +189,7 @@ int RegistrationCache::registerOnRails(Entry* entry) {
   entry->regions.reserve(domains_.size());
   for (ibv_pd* domain : domains_) {
     errno = 0;
-    ibv_mr* region = api_.registerMemory(domain, entry->begin, entry->length, kFlags[entry->access]);
+    ibv_mr* region = api_.registerMemory(domain, entry->begin, entry->length, flagsOf(entry->access));
     if (region == nullptr) {
       int error = errno != 0 ? errno : EIO;
       if (error == ENOMEM && !isMapped(pagesOf(*entry))) error = EFAULT;
@@ -211,7 +227,7 @@ void RegistrationCache::deregister(Entry* entry) {
 // From here on acquire finds it, in place of the entries that it covers and allows.
 void RegistrationCache::keep(Entry* entry) {
   for (const Access access : {kToReceive, kToSend, kToSendAndReceive}) {
-    if ((kFlags[access] & ~kFlags[entry->access]) != 0) continue;
+    if ((flagsOf(access) & ~flagsOf(entry->access)) != 0) continue;
     while (Entry* inner = indices_[access].within(entry->begin, entry->end())) forget(inner);
   }
   entry->indexed = true;

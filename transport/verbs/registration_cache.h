@@ -10,9 +10,10 @@
 //
 // Access rights: no registration lets a peer write, since peers only read, and this side's own reads and receives write
 // what arrives. Peers cannot read memory that is only received into. A buffer to send from is often received into as
-// well: writable memory is registered for both. Peers may read its bytes until it is deregistered, not only while the
-// message lasts (docs/links-and-rdma.md): a memory window for each message would have to be bound on the queue pair
-// that the peer reads over, behind our own reads there.
+// well: writable memory is registered for both. ReadRight::kRegistration: every peer may read its bytes until it is
+// deregistered, not only while the message lasts. ReadRight::kWindow: nobody may, but for the peer that has a window to
+// a part of it (memory_windows.h). Memory that the program cannot write has no windows, by the rules of verbs and
+// Linux: it is registered for its message alone, and peers may read it meanwhile.
 //
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -39,7 +40,11 @@ struct Registration {
   std::byte* begin = nullptr;
   std::size_t length = 0;
   std::vector<ibv_mr*> regions;  // one for each protection domain, in their order
+  bool needsWindow = false;      // peers do not read by the regions' keys
 };
+
+// What lets peers read a registration's bytes.
+enum class ReadRight : std::uint8_t { kRegistration, kWindow };
 
 // The use of a registration. A program may send from memory that it cannot write.
 enum class RegistrationUse : std::uint8_t { kRemoteRead, kLocalWrite };
@@ -47,10 +52,11 @@ enum class RegistrationUse : std::uint8_t { kRemoteRead, kLocalWrite };
 struct RegistrationCounters {
   std::uint64_t registrations = 0;     // successful calls of ibv_reg_mr on one rail
   std::uint64_t hits = 0, misses = 0;  // of acquire()
-  std::uint64_t uncached = 0;          // misses that were not kept: not watchable, or just being unmapped elsewhere
-  std::uint64_t invalidations = 0;     // entries dropped because their memory was unmapped
-  std::uint64_t evictions = 0;         // entries dropped for a bound: the cache's, or the kernel's on pinned memory
-  std::uint64_t pinnedBytes = 0;       // on one rail, now
+  std::uint64_t uncached =
+      0;  // misses that were not kept: not watchable, being unmapped elsewhere, or mayKeep() says no
+  std::uint64_t invalidations = 0;  // entries dropped because their memory was unmapped
+  std::uint64_t evictions = 0;      // entries dropped for a bound: the cache's, or the kernel's on pinned memory
+  std::uint64_t pinnedBytes = 0;    // on one rail, now
   std::uint64_t peakPinnedBytes = 0;
 };
 
@@ -61,10 +67,11 @@ class RegistrationCache {
 
   // `api` and `domains` must outlive the cache. `maxBytes` bounds unused registrations; the program's own buffers bound
   // those in use.
-  RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes);
+  RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
+                    ReadRight right = ReadRight::kRegistration);
   // With a test's monitor, or the reason why there is none.
   RegistrationCache(const VerbsApi& api, std::vector<ibv_pd*> domains, std::size_t maxBytes,
-                    Result<std::unique_ptr<UnmapMonitor>> monitor);
+                    Result<std::unique_ptr<UnmapMonitor>> monitor, ReadRight right = ReadRight::kRegistration);
   ~RegistrationCache();
   RegistrationCache(const RegistrationCache&) = delete;
   RegistrationCache& operator=(const RegistrationCache&) = delete;
@@ -87,6 +94,8 @@ class RegistrationCache {
  private:
   // What the adapter may do with a registration; there is an index for each.
   enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
+  bool mayKeep(Access access) const { return access != kToSend || right_ == ReadRight::kRegistration; }
+  int flagsOf(Access access) const;
 
   struct Entry : Registration {
     std::list<Entry>::iterator self;
@@ -155,6 +164,7 @@ class RegistrationCache {
   const VerbsApi& api_;
   const std::vector<ibv_pd*> domains_;
   const std::size_t maxBytes_;
+  const ReadRight right_;
   std::unique_ptr<UnmapMonitor> monitor_;
   std::string whyNotWatching_;
 

@@ -69,10 +69,11 @@ class FakeMonitor : public UnmapMonitor {
 
 class RegistrationCacheTest : public ::testing::Test {
  protected:
-  void make(std::size_t maxBytes = kPlenty, std::vector<ibv_pd*> domains = {}) {
+  void make(std::size_t maxBytes = kPlenty, std::vector<ibv_pd*> domains = {},
+            ReadRight right = ReadRight::kRegistration) {
     if (domains.empty()) domains = {&adapter_.domains[0]};
     cache_.emplace(adapter_.api, domains, maxBytes,
-                   std::unique_ptr<UnmapMonitor>(std::make_unique<FakeMonitor>(unmapping_)));
+                   std::unique_ptr<UnmapMonitor>(std::make_unique<FakeMonitor>(unmapping_)), right);
   }
   void makeBlind() {
     const Error reason{ErrorScope::kDevice, ErrorCode::kUnavailable, "no userfaultfd here"};
@@ -429,6 +430,34 @@ TEST_F(RegistrationCacheTest, Acquire_ReadOnlyMemory_RegisteredForReadingOnly) {
   EXPECT_EQ(acquire(0, 4, RegistrationUse::kRemoteRead), sent);
   for (const auto* registration : {sent, sent, sent, received}) cache_->release(registration);
   EXPECT_EQ(adapter_.liveRegions(), 2u);
+}
+
+TEST_F(RegistrationCacheTest, ReadByWindows_NoRegistrationLetsAPeerRead) {
+  make(kPlenty, {}, ReadRight::kWindow);
+  const auto* sent = acquire(0, 4, RegistrationUse::kRemoteRead);
+  EXPECT_EQ(adapter_.of(sent->regions[0]).access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+  EXPECT_TRUE(sent->needsWindow);
+  const auto* received = acquire(10, 4, RegistrationUse::kLocalWrite);
+  EXPECT_EQ(adapter_.of(received->regions[0]).access, IBV_ACCESS_LOCAL_WRITE);
+  for (const auto* registration : {sent, received}) cache_->release(registration);
+  EXPECT_EQ(adapter_.liveRegions(), 2u) << "kept";
+}
+
+TEST_F(RegistrationCacheTest, ReadByWindowsAndReadOnlyMemory_PeersReadForOneMessage) {
+  make(kPlenty, {}, ReadRight::kWindow);
+  adapter_.fail = [](ibv_pd*, std::byte*, std::size_t, int access) {
+    return (access & (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND)) != 0 ? EFAULT : 0;
+  };
+  const auto* one = acquire(0, 4, RegistrationUse::kRemoteRead);
+  EXPECT_EQ(adapter_.of(one->regions[0]).access, IBV_ACCESS_REMOTE_READ);
+  EXPECT_FALSE(one->needsWindow);
+  const auto* other = acquire(0, 4, RegistrationUse::kRemoteRead);
+  EXPECT_NE(other, one);
+  cache_->release(one);
+  EXPECT_EQ(adapter_.liveRegions(), 1u);
+  cache_->release(other);
+  EXPECT_EQ(adapter_.liveRegions(), 0u);
+  EXPECT_EQ(unmapping_.unwatched.size(), 2u);
 }
 
 TEST_F(RegistrationCacheTest, Acquire_MemoryNotMapped_ErrorAndNothingLeft) {
