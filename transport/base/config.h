@@ -103,12 +103,13 @@ struct RdmaConfig {
   unsigned timeoutExponent = 16;  // wait for an acknowledgement: 4.096 us * 2^n (InfiniBand, Local ACK Timeout)
   unsigned retryCount = 7;        // retransmissions before the connection is lost
   std::size_t registrationCacheBytes = std::size_t{4} << 30;  // pinned memory that stays registered for reuse
+  bool trustedNetwork = false;                                // with encrypt: adapters may send in clear
 };
 
-// What protects datagrams on networks. Memory links need none: only their two ends have the memory mapped.
+// What protects messages on networks. Memory links need none: only their two ends have the memory mapped.
 enum class Security : std::uint8_t {
   kOff = 0,
-  kEncrypt = 1,  // every datagram is sealed with AES-128-GCM (transport/security)
+  kEncrypt = 1,  // every datagram is sealed with AES-128-GCM (transport/security); RDMA's peers are authenticated
 };
 
 struct TransportConfig {

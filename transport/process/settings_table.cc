@@ -109,7 +109,7 @@ std::vector<Setting> protocolSettings() {
   return {
       choiceSetting("GLOO_BYPASS_SECURITY", {{"off", Security::kOff}, {"encrypt", Security::kEncrypt}},
                     "encrypt: UDP, netdev and pci seal each datagram with AES-128-GCM; memory links need none, and "
-                    "RDMA is refused. Alike for all ranks",
+                    "RDMA needs GLOO_BYPASS_RDMA_TRUSTED_NETWORK. Alike for all ranks",
                     kField<&Config::security>),
       textSetting("GLOO_BYPASS_KEY_FILE", "a file's path with a / in it", isFilePath,
                   "encrypt: a file with 64 hexadecimal digits that only this user may read, alike for all ranks; "

@@ -40,6 +40,7 @@ Status RailQueues::open() {
   auto completions = CompletionQueues::make(api_, rail_.context.get(), rail_.deviceName, limits_);
   if (!completions) return completions.error();
   completions_ = std::move(completions).value();
+  windows_ = std::make_unique<MemoryWindows>(domain_);
   return {};
 }
 
@@ -47,6 +48,7 @@ bool RailQueues::inSoftware() const { return limits_.vendor_id == kSoftRoceVendo
 
 RailQueues::~RailQueues() {
   completions_.reset();
+  windows_.reset();
   if (domain_ != nullptr) (void)api_.freeProtectionDomain(domain_);
 }
 
@@ -85,7 +87,7 @@ Result<std::unique_ptr<QueuePair>> QueuePair::make(const VerbsApi& api, RailQueu
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
   attributes.port_num = queues.rail().port;
-  attributes.qp_access_flags = IBV_ACCESS_REMOTE_READ;  // peers only read, and only announced messages
+  attributes.qp_access_flags = depths.readable ? IBV_ACCESS_REMOTE_READ : 0;  // peers never write
   if (const int error = api.modifyQueuePair(made->pair_, &attributes,
                                             IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
       error != 0) {

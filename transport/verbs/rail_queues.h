@@ -12,6 +12,7 @@
 #include "transport/base/status.h"
 #include "transport/verbs/completion_queues.h"
 #include "transport/verbs/device_selection.h"
+#include "transport/verbs/memory_windows.h"
 #include "transport/verbs/rdma_address.h"
 #include "transport/verbs/verbs_api.h"
 
@@ -30,6 +31,7 @@ class RailQueues {
   bool inSoftware() const;
   ibv_pd* domain() const { return domain_; }
   CompletionQueues& completions() const { return *completions_; }
+  MemoryWindows& windows() const { return *windows_; }
   int eventFd() const { return rail_.context->async_fd; }
   // Next asynchronous event, already acknowledged. False: none waits.
   bool takeEvent(ibv_async_event* event);
@@ -44,6 +46,7 @@ class RailQueues {
   ibv_device_attr limits_{};
   ibv_pd* domain_ = nullptr;
   std::unique_ptr<CompletionQueues> completions_;
+  std::unique_ptr<MemoryWindows> windows_;  // in domain_
 };
 
 class QueuePair {
@@ -52,6 +55,7 @@ class QueuePair {
     unsigned sends = 0;        // work requests
     unsigned receives = 0;     // 0: nothing is ever received on it
     unsigned inlineBytes = 0;  // requested; the device may grant less
+    bool readable = false;     // the peer may READ over it what is registered for that, or has a window bound on it
   };
   // In INIT: drops the peer's messages until connect(). `completions` must have room for both depths. Errors:
   // kExhausted if the device allows no more.

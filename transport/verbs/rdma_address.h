@@ -4,6 +4,9 @@
 //   window | u8 rails | for each: 16 bytes GID | u32 QPN | u32 first PSN | u16 LID | u8 MTU (ibv_mtu) | u8 link layer |
 //   u8 read depth
 // Rail 0 appears twice: first the queue pair of frames, then, as on every rail, the one of READs.
+//
+// "RDM2", of a rank that ends each message's right to read with the message: then, for each rail, u32 QPN | u32 first
+// PSN of the queue pair that the peer reads over, in all else as the one of READs. Else that is the one of READs.
 #pragma once
 
 #include <array>
@@ -30,14 +33,29 @@ struct RailAddress {
   std::uint8_t readDepth = 0;   // READs that it serves at once
 };
 
+struct ServedQueuePair {
+  std::uint32_t number = 0;    // 24 bits
+  std::uint32_t firstPsn = 0;  // 24 bits
+};
+
 struct RdmaAddress {
   GidBytes controlIp{};  // of the control connection (control_plane.h)
   std::uint16_t controlPort = 0;
-  std::uint32_t eagerBytes = 0;    // longest frame payload that the peer's receives take
-  std::uint32_t credits = 0;       // receives posted for us
-  std::uint64_t eagerWindow = 0;   // bytes of unmatched messages that it keeps for us
-  RailAddress frames;              // the queue pair of frames, on rail 0
-  std::vector<RailAddress> rails;  // the queue pairs of READs
+  std::uint32_t eagerBytes = 0;         // longest frame payload that the peer's receives take
+  std::uint32_t credits = 0;            // receives posted for us
+  std::uint64_t eagerWindow = 0;        // bytes of unmatched messages that it keeps for us
+  RailAddress frames;                   // the queue pair of frames, on rail 0
+  std::vector<RailAddress> rails;       // the queue pairs of READs
+  std::vector<ServedQueuePair> served;  // for each rail, or none
+
+  // Where the peer's READs on `rail` arrive.
+  RailAddress servedAt(std::size_t rail) const {
+    RailAddress address = rails[rail];
+    if (served.empty()) return address;
+    address.queuePair = served[rail].number;
+    address.firstPsn = served[rail].firstPsn;
+    return address;
+  }
 };
 
 std::vector<std::byte> encodeRdmaAddress(const RdmaAddress& address);

@@ -21,6 +21,9 @@ class RdmaSession;
 
 class RdmaDevice {
  public:
+  // Sessions have keys, and the right to read a message ends with it.
+  bool keyed() const { return config.security != Security::kOff; }
+
   // Handles completions of this session alone until `done` or the timeout; others wait. For calls that must not return
   // while the adapter still touches the user's memory. Returns the last `done()`.
   virtual bool drain(RdmaSession& session, const std::function<bool()>& done, Duration timeout) = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/base/check.h"
+#include "transport/sessions/channel_keys.h"
 
 namespace gloo_bypass::verbs {
 namespace {
@@ -14,6 +15,8 @@ namespace {
 constexpr unsigned kSendDepth = 255;
 // One for data, one that may stand unconfirmed, and one for the frame that confirms.
 constexpr unsigned kMinCredits = 3;
+// Binds and invalidations of windows; in SoftRoCE as above.
+constexpr unsigned kWindowDepth = 31;
 constexpr unsigned kInlineBytes = 220;  // a frame with a few elements
 constexpr auto kLinger = std::chrono::seconds(3);
 // After the peer's goodbye: how long its adapter may take to receive our answer.
@@ -43,20 +46,32 @@ Status RdmaSession::open() {
   // There are never more frames under way than the peer has given credits, and those that need no completion. In
   // SoftRoCE a place takes 512 bytes, for each connection.
   sendDepth_ = std::min({kSendDepth, requests, 4 * credits_ - 1});
+  if (device_.keyed()) windowDepth_ = std::min(kWindowDepth, requests);
   for (auto& queues : device_.rails) {
     const bool first = reads_.empty();
-    auto completions = queues->completions().reserve(kMaxReadsUnderWay + (first ? sendDepth_ + credits_ : 0));
+    auto completions =
+        queues->completions().reserve(kMaxReadsUnderWay + windowDepth_ + (first ? sendDepth_ + credits_ : 0));
     if (!completions) return completions.error();
-    reads_.push_back({.completions = std::move(completions).value(), .pair = nullptr, .underWay = {}});
+    reads_.push_back({.completions = std::move(completions).value(),
+                      .pair = nullptr,
+                      .served = nullptr,
+                      .underWay = {},
+                      .windowWork = {}});
     ibv_cq* const queue = reads_.back().completions.queue();
     if (first) {
-      auto frames = QueuePair::make(device_.api, *queues, queue, {sendDepth_, credits_, kInlineBytes}, config);
+      const QueuePair::Depths depths{.sends = sendDepth_, .receives = credits_, .inlineBytes = kInlineBytes};
+      auto frames = QueuePair::make(device_.api, *queues, queue, depths, config);
       if (!frames) return frames.error();
       frames_ = std::move(frames).value();
     }
-    auto pair = QueuePair::make(device_.api, *queues, queue, {kMaxReadsUnderWay, 0, 0}, config);
+    const QueuePair::Depths depths{.sends = kMaxReadsUnderWay, .readable = !device_.keyed()};
+    auto pair = QueuePair::make(device_.api, *queues, queue, depths, config);
     if (!pair) return pair.error();
     reads_.back().pair = std::move(pair).value();
+    if (!device_.keyed()) continue;
+    auto served = QueuePair::make(device_.api, *queues, queue, {.sends = windowDepth_, .readable = true}, config);
+    if (!served) return served.error();
+    reads_.back().served = std::move(served).value();
   }
   receives_.emplace(*device_.slots, index());
   if (Status status = receives_->post(*frames_, credits_); !status) return status;
@@ -72,11 +87,17 @@ RdmaAddress RdmaSession::address() const {
   address.credits = credits_;
   address.eagerWindow = device_.config.session.shortPathEagerBytes;
   address.frames = frames_->address();
-  for (const ReadsRail& rail : reads_) address.rails.push_back(rail.pair->address());
+  for (const ReadsRail& rail : reads_) {
+    address.rails.push_back(rail.pair->address());
+    if (!rail.served) continue;
+    const RailAddress served = rail.served->address();
+    address.served.push_back({.number = served.queuePair, .firstPsn = served.firstPsn});
+  }
   return address;
 }
 
 Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
+  if (Status agreed = agreeOnKeys(agreement_.get(), address); !agreed) return agreed;
   const auto decoded = decodeRdmaAddress(address.portAddress);
   if (!decoded) return decoded.error();
   const RdmaAddress& peer = decoded.value();
@@ -90,6 +111,10 @@ Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
                               "both",
                               reads_.size(), peer.rails.size()));
   }
+  if (peer.served.empty() == device_.keyed()) {
+    return Status(ErrorScope::kSession, ErrorCode::kConfiguration,
+                  "the peer's release ends the right to read in another way: install the same version on both ranks");
+  }
   for (std::size_t i = 0; i < reads_.size(); ++i) {
     const auto own = device_.rails[i]->rail().attributes.link_layer;
     if (own == peer.rails[i].linkLayer) continue;
@@ -101,17 +126,20 @@ Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
   }
   if (Status status = frames_->connect(peer.frames); !status) return status;
   for (std::size_t i = 0; i < reads_.size(); ++i) {
-    if (Status status = reads_[i].pair->connect(peer.rails[i]); !status) return status;
+    if (Status status = reads_[i].pair->connect(peer.servedAt(i)); !status) return status;
+    if (!reads_[i].served) continue;
+    if (Status status = reads_[i].served->connect(peer.rails[i]); !status) return status;
   }
   state_ = ChannelState::kConnecting;
   connectDeadline_ = now + options_.connectTimeout;
-  return device_.control->connect(id_, peerId_, peer.controlIp, peer.controlPort);
+  const auto keys = agreement_ ? std::optional(controlKeysOf(*agreement_)) : std::nullopt;
+  return device_.control->connect(id_, peerId_, peer.controlIp, peer.controlPort, keys);
 }
 
 bool RdmaSession::hasQueuePair(std::uint32_t number) const {
-  return (frames_ && frames_->number() == number) ||
-         std::any_of(reads_.begin(), reads_.end(),
-                     [&](const ReadsRail& rail) { return rail.pair && rail.pair->number() == number; });
+  const auto is = [number](const std::unique_ptr<QueuePair>& pair) { return pair && pair->number() == number; };
+  return is(frames_) || std::any_of(reads_.begin(), reads_.end(),
+                                    [&](const ReadsRail& rail) { return is(rail.pair) || is(rail.served); });
 }
 
 bool RdmaSession::completesIn(const ibv_cq* queue) const {
@@ -136,6 +164,10 @@ Status RdmaSession::postSend(const SendRequest& request) {
 }
 
 bool RdmaSession::cancelSend(OperationToken token) {
+  if (offered_ != 0 && announced_.at(offered_).token == token) {
+    withdrawOffer();
+    return true;
+  }
   for (std::size_t i = 0; i < outgoing_.size(); ++i) {
     PendingSend& send = outgoing_.at(i);
     if (send.cancelled || send.request.token != token) continue;
@@ -147,9 +179,15 @@ bool RdmaSession::cancelSend(OperationToken token) {
     posted_.at(i).confirms.reset();  // a copy, which goes on
     return false;
   }
-  bool announced = false;
-  announced_.forEach([&](std::uint64_t, const AnnouncedSend& send) { announced = announced || send.token == token; });
+  std::optional<std::uint64_t> announced;
+  announced_.forEach([&](std::uint64_t id, const AnnouncedSend& send) {
+    if (send.token == token) announced = id;
+  });
   if (!announced) return false;
+  if (announced_.at(*announced).stage == AnnouncedSend::Stage::kEnding) {
+    awaitEnd(*announced);
+    return false;
+  }
   // The peer may be reading the buffer at this moment: only the end of the queue pairs stops it.
   fail({ErrorScope::kSession, ErrorCode::kCancelled, "a send was cancelled after it had been offered to the peer"});
   return true;
@@ -159,6 +197,9 @@ void RdmaSession::onPeerReady() noexcept {
   if (state_ != ChannelState::kConnecting) return;
   connectDeadline_ = kNever;
   setState(ChannelState::kConnected);
+  for (const auto& [slot, length] : std::exchange(early_, {})) {
+    if (frames_) takeFrame(slot, length);
+  }
   markDirty();
 }
 
@@ -173,6 +214,7 @@ bool RdmaSession::pump(TimePoint now, bool mayRead) {
   bool any = pumpEnd(now);
   if (state_ == ChannelState::kConnected || (flushing() && frames_)) {
     any |= pumpDone();
+    if (frames_) any |= pumpEnds();
     if (frames_) any |= pumpOutgoing();
     if (frames_) pumpCredit();
     if (frames_) pumpBye();
@@ -218,7 +260,9 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
     return;
   }
   if (state_ != ChannelState::kConnected || peerGone()) return;
-  const char* what = kind == WorkKind::kRead ? "RDMA READ" : "SEND";
+  const char* what = kind == WorkKind::kRead     ? "RDMA READ"
+                     : kind == WorkKind::kWindow ? "bind or invalidation of a memory window"
+                                                 : "SEND";
   std::string message = fmt::format("RDMA device {}: a {} failed: {}", device_.rails[0]->rail().deviceName, what,
                                     device_.api.completionStatusName(status));
   ErrorCode code = ErrorCode::kPeerVanished;
@@ -232,6 +276,7 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
       break;
     case IBV_WC_LOC_LEN_ERR:
     case IBV_WC_LOC_PROT_ERR:
+    case IBV_WC_MW_BIND_ERR:
       code = ErrorCode::kInternal;
       break;
     case IBV_WC_REM_INV_REQ_ERR:
@@ -288,9 +333,9 @@ void RdmaSession::forgetReceives() {
 
 // After it no adapter touches the user's memory.
 void RdmaSession::stopTraffic() {
+  endReads();
   frames_.reset();
-  for (ReadsRail& rail : reads_) rail.pair.reset();
-  releaseMemory();
+  early_.clear();
   device_.takeCompletions();
   reads_.clear();
   receives_.reset();
@@ -301,24 +346,41 @@ void RdmaSession::stopTraffic() {
   batchSize_ = batchInlineSize_ = 0;
 }
 
-// Only once the queue pairs of READs are gone.
+// Neither the peer nor we read any more.
+void RdmaSession::endReads() {
+  destroyWindows();
+  for (ReadsRail& rail : reads_) {
+    rail.pair.reset();
+    rail.served.reset();
+  }
+  finishConfirmed();
+  releaseMemory();
+}
+
+// Only once the windows and the queue pairs of READs are gone.
 void RdmaSession::releaseMemory() {
   announced_.forEach([&](std::uint64_t, AnnouncedSend& send) {
     if (send.registration != nullptr) device_.registrations->release(send.registration);
   });
   announced_.clear();
+  offered_ = 0;
+  toEnd_.clear();
   matcher_.forEachActive([&](Matcher::Message& message) {
     const Registration* registration = std::exchange(message.body.registration, nullptr);
     if (registration != nullptr) device_.registrations->release(registration);
   });
   toRead_.clear();
-  for (ReadsRail& rail : reads_) rail.underWay.clear();
+  for (ReadsRail& rail : reads_) {
+    rail.underWay.clear();
+    rail.windowWork.clear();
+  }
   readBytesUnderWay_ = 0;
 }
 
 bool RdmaSession::lingerForLarge() {
   const auto calm = [this] {
     if (state_ != ChannelState::kConnected) return true;
+    (void)pumpEnds();
     (void)pumpOutgoing();
     (void)pumpDone();
     if (batchSize_ > 0) (void)flushFrames();

@@ -4,10 +4,14 @@
 //                                 those have been read
 //   reads queue pair, each rail   RDMA READs of announced messages, from the sender's buffer into the receiver's, cut
 //                                 into chunks. Apart from the frames, so that no frame waits behind a megabyte
+//   served queue pair, each rail  of sessions with keys: the peer's READs arrive at it, and windows are bound on it.
+//                                 Apart from our own READs, so that no window waits behind them. Other sessions serve
+//                                 on the reads queue pair
 //
 //   message    small: copied, sent, complete at once; or, if it is to be confirmed, once the peer's adapter has it
 //              large, or the receiver's window is full: registered, announced; the receiver reads it when a receive
 //              matches, then says done: complete
+//              with keys: a window to its bytes is bound before the announcement, and invalidated before it is complete
 //   unconnected --connect--> connecting --peer says ready--> connected --> peer closed (bye) | failed | closed
 //
 // The end has two sides. Ours, once close() was called:
@@ -30,12 +34,14 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "transport/base/buffer_pool.h"
 #include "transport/base/flat_map.h"
 #include "transport/base/ring_queue.h"
 #include "transport/matching/message_matcher.h"
+#include "transport/security/key_agreement.h"
 #include "transport/sessions/channel_session.h"
 #include "transport/verbs/control_plane.h"
 #include "transport/verbs/rail_queues.h"
@@ -58,6 +64,9 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   // Queue pairs, credits. Errors: the device's limits.
   Status open();
   RdmaAddress address() const;
+  // Between open() and connect(). Not null: the control connection is authenticated.
+  void secure(std::unique_ptr<security::KeyAgreement> agreement) { agreement_ = std::move(agreement); }
+  std::vector<std::byte> offer() const { return agreement_ ? agreement_->offer() : std::vector<std::byte>(); }
 
   Status connect(TimePoint now, const ChannelAddress& address) override;
   Status postSend(const SendRequest& request) override;
@@ -108,11 +117,23 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
     PooledBuffer owned;  // after close(): the copy that `request` points to
     bool cancelled = false;
   };
+  // A large message, by its id:
+  //
+  //   kBinding --windows bound--> (announced) kAnnounced --done--> kEnding --windows invalidated--> complete
+  //
+  // Without windows the first and the last take no time.
   struct AnnouncedSend {
+    enum class Stage : std::uint8_t { kBinding, kAnnounced, kEnding };
+
     OperationToken token = 0;
     std::uint64_t length = 0;
     const Registration* registration = nullptr;
+    Stage stage = Stage::kBinding;
+    bool cancelled = false;                    // its completion is not told
+    unsigned windowWork = 0;                   // requests under way for its windows
+    std::array<ibv_mw*, kMaxRails> windows{};  // one for each rail, or none
   };
+  enum class Offer : std::uint8_t { kAnnounced, kWaits, kFailed };
   struct PostedFrame {
     std::uint32_t slot = kNoSlot;            // kNoSlot: sent inline
     std::optional<OperationToken> confirms;  // a send that is complete once the peer's adapter has the frame
@@ -135,7 +156,9 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   struct ReadsRail {
     CompletionShare completions;  // on rail 0 those of frames, too
     std::unique_ptr<QueuePair> pair;
-    RingQueue<ReadUnderWay> underWay;  // READs of a queue pair complete in order
+    std::unique_ptr<QueuePair> served;    // null: `pair` is
+    RingQueue<ReadUnderWay> underWay;     // READs of a queue pair complete in order
+    RingQueue<std::uint64_t> windowWork;  // ids of the messages that binds and invalidations are for; they do too
   };
 
   // ControlObserver
@@ -150,15 +173,31 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void pumpBye();
   bool fitsWindow(std::uint64_t length) const;
   void sendEager(const PendingSend& send);
-  bool announce(const PendingSend& send);
+  Offer announce(const SendRequest& request);
   bool pushFrame(RdmaFrame frame, std::span<const std::byte> payload,
                  std::optional<OperationToken> confirms = std::nullopt);
   bool flushFrames();
   void takeReturned(const RdmaFrame& frame);
   void onDone(std::uint64_t id);
+  void finishSend(std::uint64_t id);
+
+  // The peer's right to read (rdma_session_windows.cc)
+  Offer offer(const SendRequest& request);
+  bool windowRoom() const;
+  bool takeWindows(AnnouncedSend& send);
+  void giveWindows(AnnouncedSend& send);
+  void destroyWindows();
+  Status postWindowWork(std::uint64_t id, std::size_t rail, ibv_send_wr& work);
+  Status bindWindows(std::uint64_t id, const std::byte* data);
+  bool pumpEnds();
+  void finishConfirmed();
+  void onWindow(ReadsRail& rail);
+  void withdrawOffer();
+  void awaitEnd(std::uint64_t id);
   std::uint64_t windowCharge(std::uint64_t length) const;
 
   // Receiving (rdma_session_receive.cc)
+  void takeFrame(std::uint32_t slot, std::uint32_t length);
   void onFrame(std::span<const std::byte> bytes);
   void onReceiveFailed(ibv_wc_status status);
   void onEager(const RdmaFrame& frame, std::span<const std::byte> payload);
@@ -183,6 +222,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void violation(const char* what);
   bool pumpEnd(TimePoint now);
   void stopTraffic();
+  void endReads();
   void releaseMemory();
   void setState(ChannelState state);
   void forgetReceives();
@@ -191,11 +231,14 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   RdmaDevice& device_;
   ChannelState state_ = ChannelState::kUnconnected;
   Error error_;
+  std::unique_ptr<security::KeyAgreement> agreement_;  // null: this transport's sessions have no keys
   std::uint64_t peerId_ = 0;
   RdmaAddress peer_;
   TimePoint connectDeadline_ = kNever, lingerUntil_ = kNever;
 
   std::optional<ReceiveSlots> receives_;  // of the frames queue pair
+  // Frames that came before the peer's word on the control connection: slots and lengths, at most as many as credits.
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> early_;
   std::unique_ptr<QueuePair> frames_;
   std::vector<ReadsRail> reads_;
   unsigned sendDepth_ = 0, credits_ = 0;  // of the frames queue pair: sends, and receives that the peer may count on
@@ -204,6 +247,9 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   RingQueue<PendingSend> outgoing_;
   FlatMap<std::uint64_t, AnnouncedSend> announced_;
   std::uint64_t nextAnnounceId_ = 1;
+  unsigned windowDepth_ = 0;        // binds and invalidations under way, of each rail
+  std::uint64_t offered_ = 0;       // the head of outgoing_, in announced_ and not yet announced; 0: none
+  RingQueue<std::uint64_t> toEnd_;  // confirmed by the peer, with windows to invalidate
   std::size_t eagerLimit_ = 0;
   std::uint32_t framesSent_ = 0, slotsReturned_ = 0;   // totals, modulo 2^32
   std::uint64_t windowUsed_ = 0, windowReturned_ = 0;  // totals

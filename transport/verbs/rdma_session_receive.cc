@@ -21,7 +21,15 @@ void RdmaSession::onReceived(std::uint32_t slot, const ibv_wc& completion) {
     onReceiveFailed(completion.status);
     return;
   }
-  onFrame(receives_->received(slot, completion.byte_len));
+  if (state_ == ChannelState::kConnecting) {
+    early_.emplace_back(slot, completion.byte_len);
+    return;
+  }
+  takeFrame(slot, completion.byte_len);
+}
+
+void RdmaSession::takeFrame(std::uint32_t slot, std::uint32_t length) {
+  onFrame(receives_->received(slot, length));
   if (!frames_) return;
   if (Status status = receives_->repost(*frames_, slot); !status) fail(status.error());
 }
@@ -48,7 +56,6 @@ void RdmaSession::onFrame(std::span<const std::byte> bytes) {
   }
   markDirty();
   takeReturned(frame);
-  if (state_ == ChannelState::kConnecting) onPeerReady();  // its word on the control connection is still on its way
   if (state_ != ChannelState::kConnected && !flushing()) return;
   switch (frame.type) {
     case FrameType::kEager:
@@ -319,8 +326,7 @@ void RdmaSession::onBye() {
   peerEnd_ = std::max(peerEnd_, PeerEnd::kSaidBye);
   if (state_ != ChannelState::kConnected) return;
   // What has arrived whole can still be received; READs would fail, and must not land after this.
-  for (ReadsRail& rail : reads_) rail.pair.reset();
-  releaseMemory();
+  endReads();
   outgoing_.clear();
   forgetReceives();
   setState(ChannelState::kPeerClosed);

@@ -1,6 +1,7 @@
 // The sending half of rdma_session.h.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "transport/base/check.h"
 #include "transport/verbs/rdma_session.h"
@@ -37,14 +38,16 @@ bool RdmaSession::pumpOutgoing() {
     const std::size_t length = outgoing_.front().request.length;
     const bool small = length <= eagerLimit_;
     // After the close messages are copies, which do not live long enough to be read.
-    if (small && ending_ != Ending::kNone && !fitsWindow(length)) break;
-    if (small && fitsWindow(length)) {
+    if (offered_ == 0 && small && ending_ != Ending::kNone && !fitsWindow(length)) break;
+    if (offered_ == 0 && small && fitsWindow(length)) {
       // Out of the queue first: its completion may post the next.
       const PendingSend send = outgoing_.popFront();
       sendEager(send);
     } else {
       if (announced_.size() >= kMaxAnnouncedMessages) break;
-      if (!announce(outgoing_.front())) return true;
+      const Offer offered = announce(outgoing_.front().request);
+      if (offered == Offer::kFailed) return true;
+      if (offered == Offer::kWaits) break;
       (void)outgoing_.popFront();
     }
     any = true;
@@ -69,31 +72,29 @@ void RdmaSession::sendEager(const PendingSend& send) {
   if (!confirms && observer_ != nullptr) observer_->onSendComplete(request.token);
 }
 
-// False: the session has failed.
-bool RdmaSession::announce(const PendingSend& send) {
-  const SendRequest& request = send.request;
-  AnnouncedSend announced{.token = request.token, .length = request.length};
+// Of the head of outgoing_. kWaits: for its windows; call it again.
+RdmaSession::Offer RdmaSession::announce(const SendRequest& request) {
+  if (offered_ == 0) {
+    if (const Offer made = offer(request); made != Offer::kAnnounced) return made;
+  }
+  AnnouncedSend& announced = announced_.at(offered_);
+  if (announced.windowWork > 0) return Offer::kWaits;
+  announced.stage = AnnouncedSend::Stage::kAnnounced;
   RdmaFrame frame;
   frame.type = FrameType::kAnnounce;
   frame.key = request.key;
   frame.length = request.length;
   frame.remoteOffset = request.remoteOffset;
-  frame.id = nextAnnounceId_++;
+  frame.id = std::exchange(offered_, 0);
   frame.address = reinterpret_cast<std::uintptr_t>(request.data);
   frame.rails = static_cast<std::uint8_t>(reads_.size());
-  if (request.length > 0) {
-    auto registration = device_.registrations->acquire(request.data, request.length, RegistrationUse::kRemoteRead);
-    if (!registration) {
-      fail({ErrorScope::kSession, registration.error().code, registration.error().message});
-      return false;
-    }
-    announced.registration = registration.value();
-    for (std::size_t i = 0; i < reads_.size(); ++i) frame.remoteKeys[i] = announced.registration->regions[i]->rkey;
+  for (std::size_t i = 0; announced.registration != nullptr && i < reads_.size(); ++i) {
+    const ibv_mw* const window = announced.windows[i];
+    frame.remoteKeys[i] = window != nullptr ? window->rkey : announced.registration->regions[i]->rkey;
   }
-  announced_.at(frame.id) = announced;
-  if (!pushFrame(frame, {})) return false;
+  if (!pushFrame(frame, {})) return Offer::kFailed;
   ++counters_.rendezvousMessages;
-  return true;
+  return Offer::kAnnounced;
 }
 
 // Tells senders that their buffers are free.
@@ -190,9 +191,11 @@ bool RdmaSession::flushFrames() {
 }
 
 void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
-  if (kind == WorkKind::kRead) {
-    if (number >= reads_.size() || reads_[number].underWay.empty()) return;  // of queue pairs that are gone
-    onRead(reads_[number]);
+  if (kind != WorkKind::kFrame) {
+    if (number >= reads_.size()) return;  // of queue pairs that are gone, as the two below
+    ReadsRail& rail = reads_[number];
+    if (kind == WorkKind::kRead && !rail.underWay.empty()) onRead(rail);
+    if (kind == WorkKind::kWindow && !rail.windowWork.empty()) onWindow(rail);
     return;
   }
   while (!posted_.empty()) {
@@ -222,19 +225,31 @@ void RdmaSession::takeReturned(const RdmaFrame& frame) {
 }
 
 void RdmaSession::onDone(std::uint64_t id) {
-  const AnnouncedSend* found = announced_.find(id);
-  if (found == nullptr) {
+  AnnouncedSend* found = announced_.find(id);
+  if (found == nullptr || found->stage != AnnouncedSend::Stage::kAnnounced) {
     violation("it confirmed a message that was not announced");
     return;
   }
-  const AnnouncedSend done = *found;
+  found->stage = AnnouncedSend::Stage::kEnding;
+  if (found->windows[0] == nullptr) {
+    finishSend(id);
+  } else {
+    toEnd_.pushBack(id);  // its windows are invalidated in this turn
+  }
+}
+
+// The peer has all of it, and no right to read it any more.
+void RdmaSession::finishSend(std::uint64_t id) {
+  const AnnouncedSend* const found = announced_.find(id);
+  AnnouncedSend done = *found;
   announced_.eraseFound(found);
+  giveWindows(done);
   if (done.registration != nullptr) device_.registrations->release(done.registration);
   ++counters_.messagesSent;
   counters_.payloadBytesSent += done.length;
   counters_.wireBytesSent += done.length;
   device_.completedSome = true;
-  if (observer_ != nullptr) observer_->onSendComplete(done.token);
+  if (observer_ != nullptr && !done.cancelled) observer_->onSendComplete(done.token);
 }
 
 }  // namespace gloo_bypass::verbs

@@ -64,6 +64,10 @@ std::vector<Setting> settings() {
       numberSetting("GLOO_BYPASS_RDMA_REGISTRATION_CACHE_BYTES", "bytes", 0, 1024 * kGiB,
                     "RDMA: registered, and so pinned, memory that is kept for its next use",
                     kRdmaField<&Rdma::registrationCacheBytes>),
+      choiceSetting("GLOO_BYPASS_RDMA_TRUSTED_NETWORK", {{"off", false}, {"on", true}},
+                    "on: nobody else is on the network between the adapters, so that GLOO_BYPASS_SECURITY='encrypt' "
+                    "allows RDMA, which sends messages in clear; peers are authenticated all the same",
+                    kRdmaField<&Rdma::trustedNetwork>),
   };
 }
 

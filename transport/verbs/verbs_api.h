@@ -2,8 +2,9 @@
 // that a program loads on a machine without it, or by a test with a software adapter.
 //
 // The table has only what the library exports. The data path (ibv_post_send, ibv_poll_cq, ibv_req_notify_cq,
-// ibv_post_recv) is inline in <infiniband/verbs.h> and goes through ibv_context::ops of the opened device. Call
-// everything else through the table: a direct call would need the library when the program is linked.
+// ibv_post_recv) and memory windows (ibv_alloc_mw, ibv_dealloc_mw) are inline in <infiniband/verbs.h> and go through
+// ibv_context::ops of the opened device. Call everything else through the table: a direct call would need the library
+// when the program is linked.
 //
 // Source: libibverbs' manual pages (rdma-core 44); InfiniBand Architecture Specification, volume 1, chapter 11.
 #pragma once

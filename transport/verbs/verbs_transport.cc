@@ -13,6 +13,8 @@
 
 #include "transport/base/exhausted.h"
 #include "transport/channel/channel_counters.h"
+#include "transport/sessions/channel_keys.h"
+#include "transport/sessions/credentials.h"
 #include "transport/verbs/verbs_transport_impl.h"
 
 namespace gloo_bypass::verbs {
@@ -34,16 +36,28 @@ std::string nameOf(const RailQueues& queues) {
 }  // namespace
 
 Status VerbsTransport::open() {
-  if (config.security != Security::kOff) {
-    return {ErrorScope::kDevice, ErrorCode::kConfiguration,
-            "GLOO_BYPASS_SECURITY='encrypt': the RDMA transport encrypts nothing; use UDP, or netdev or pci of DPDK"};
+  if (config.security != Security::kOff && !config.rdma.trustedNetwork) {
+    return {
+        ErrorScope::kDevice, ErrorCode::kConfiguration,
+        "GLOO_BYPASS_SECURITY='encrypt': an RDMA adapter sends messages in clear; use UDP, or netdev or pci of DPDK, "
+        "or say with GLOO_BYPASS_RDMA_TRUSTED_NETWORK='on' that nobody else is on the adapters' network"};
   }
+  auto loaded = loadCredentials(config);
+  if (!loaded) return loaded.error();
+  credentials_ = std::move(loaded).value();
   auto selected = selectRails(api, config);
   if (!selected) return selected.error();
   for (Rail& rail : selected.value()) {
     auto queues = RailQueues::make(api, std::move(rail));
     if (!queues) return queues.error();
     rails.push_back(std::move(queues).value());
+    if (keyed() && !MemoryWindows::offered(rails.back()->limits())) {
+      return {
+          ErrorScope::kDevice, ErrorCode::kConfiguration,
+          fmt::format("GLOO_BYPASS_SECURITY='encrypt': RDMA device {} has no memory windows of type 2, which end a "
+                      "peer's right to read: choose another one with GLOO_BYPASS_RDMA_DEVICES, or another transport",
+                      rails.back()->rail().deviceName)};
+    }
     inSoftware_ = inSoftware_ || rails.back()->inSoftware();
   }
   if (rails.size() > kMaxRails) {
@@ -55,7 +69,8 @@ Status VerbsTransport::open() {
   slots = std::make_unique<RegisteredSlots>(api, rails[0]->domain(), slotBytes);
   std::vector<ibv_pd*> domains;
   for (const auto& queues : rails) domains.push_back(queues->domain());
-  registrations = std::make_unique<RegistrationCache>(api, std::move(domains), config.rdma.registrationCacheBytes);
+  registrations = std::make_unique<RegistrationCache>(api, std::move(domains), config.rdma.registrationCacheBytes,
+                                                      keyed() ? ReadRight::kWindow : ReadRight::kRegistration);
   if (!registrations->watching()) {
     std::fprintf(
         stderr, "gloo-bypass: RDMA: registered memory is not kept, every large message registers its buffer anew: %s\n",
@@ -63,7 +78,7 @@ Status VerbsTransport::open() {
   }
   GidBytes ip;
   std::copy_n(std::begin(rails[0]->rail().gid.raw), ip.size(), ip.begin());
-  auto plane = ControlPlane::make(ip);
+  auto plane = ControlPlane::make(ip, keyed());
   if (!plane) return plane.error();
   control = std::move(plane).value();
 
@@ -97,9 +112,13 @@ Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const Channe
   auto made = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), sessions_.dirtyList(), nextIndex_,
                                             sessions_.drawId(), sessions_.drawId(), bounded, observer);
   if (Status status = made->open(); !status) return status;
+  const std::vector<std::byte> address = encodeRdmaAddress(made->address());
+  auto agreement = makeKeyAgreement(credentials_, made->id(), address, bounded);
+  if (!agreement) return agreement.error();
+  made->secure(std::move(agreement).value());
   ++nextIndex_;
   RdmaSession& session = sessions_.add(std::move(made));
-  return makeChannelHandle(session, encodeRdmaAddress(session.address()));
+  return makeChannelHandle(session, address, session.offer());
 }
 
 // Pollable ----------------------------------------------------------------------------------------------------------
@@ -229,7 +248,10 @@ std::vector<PortFigure> VerbsTransport::portFigures(const ChannelCounters& total
        strayCompletions_},
       {"port_downs", "rdma_port_downs_total", "Times a device's port went down", portDowns_},
       {"refused_control_connections", "rdma_refused_control_connections_total", "Control connections refused",
-       control->refusedConnections()}};
+       control->refusedConnections()},
+      {"forged_control_messages", "rdma_forged_control_messages_total",
+       "Messages on control connections that the peer did not send, where GLOO_BYPASS_SECURITY is encrypt",
+       control->forgedMessages()}};
 }
 
 TransportReport VerbsTransport::report() const {

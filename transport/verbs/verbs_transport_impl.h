@@ -15,6 +15,7 @@
 #include "transport/base/doorbell.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/channel/message_channel.h"
+#include "transport/security/key_agreement.h"
 #include "transport/sessions/polled_transport.h"
 #include "transport/sessions/session_table.h"
 #include "transport/verbs/rdma_device.h"
@@ -76,6 +77,7 @@ class VerbsTransport final : public PolledTransport, private RdmaDevice {
   std::vector<PortFigure> portFigures(const ChannelCounters& total) const;
 
   std::string description_;
+  std::shared_ptr<const security::Credentials> credentials_;  // null: sessions have no keys
   FileDescriptor epoll_;
   const Doorbell wakeup_;
   std::uint32_t nextIndex_ = 1;

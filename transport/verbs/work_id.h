@@ -7,12 +7,12 @@
 
 namespace gloo_bypass::verbs {
 
-enum class WorkKind : std::uint8_t { kFrame = 0, kRead = 1, kReceive = 2 };
+enum class WorkKind : std::uint8_t { kFrame = 0, kRead = 1, kReceive = 2, kWindow = 3 };
 
 struct WorkId {
   std::uint32_t session = 0;
   WorkKind kind = WorkKind::kFrame;
-  std::uint32_t number = 0;  // frame: its sequence number; read: its rail; receive: its slot
+  std::uint32_t number = 0;  // frame: its sequence number; read, window: its rail; receive: its slot
 };
 
 inline constexpr std::uint32_t kWorkNumberMask = 0x3fffffffu;

@@ -118,7 +118,8 @@ TEST(Settings_Table, OneValueChanged_ExactlyThatSettingDiffers) {
                                            {"GLOO_BYPASS_RDMA_SERVICE_LEVEL", "3"},
                                            {"GLOO_BYPASS_RDMA_TIMEOUT", "31"},
                                            {"GLOO_BYPASS_RDMA_RETRY_COUNT", "0"},
-                                           {"GLOO_BYPASS_RDMA_REGISTRATION_CACHE_BYTES", "0"}};
+                                           {"GLOO_BYPASS_RDMA_REGISTRATION_CACHE_BYTES", "0"},
+                                           {"GLOO_BYPASS_RDMA_TRUSTED_NETWORK", "on"}};
   EXPECT_EQ(others.size(), settings().size()) << "a setting without a value here";
   for (const auto& other : others) {
     std::vector<SettingText> texts;

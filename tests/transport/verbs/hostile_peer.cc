@@ -4,6 +4,7 @@
 
 #include "transport/base/check.h"
 #include "transport/channel/channel_address.h"
+#include "transport/sessions/channel_keys.h"
 
 namespace gloo_bypass::test {
 using namespace verbs;
@@ -45,9 +46,14 @@ void connect(RnicEnd& end, const RailAddress& peer) {
 
 }  // namespace
 
-HostilePeer::HostilePeer(RdmaEnd& victim, std::uint32_t credits)
-    : frames_(ending()), reads_(ending()), outgoing_(kSlots * kSlotBytes), incoming_(kSlots * kSlotBytes) {
-  const auto channel = decodeChannelAddress(victim.address());
+HostilePeer::HostilePeer(RdmaEnd& victim, std::uint32_t credits,
+                         const std::shared_ptr<const security::Credentials>& credentials, std::size_t index)
+    : frames_(ending()),
+      reads_(ending()),
+      served_(ending()),
+      outgoing_(kSlots * kSlotBytes),
+      incoming_(kSlots * kSlotBytes) {
+  const auto channel = decodeChannelAddress(victim.address(index));
   const auto address = decodeRdmaAddress(channel.value().portAddress);
   victim_ = channel.value().sessionId;
   out_ = frames_.expose(outgoing_);
@@ -55,7 +61,7 @@ HostilePeer::HostilePeer(RdmaEnd& victim, std::uint32_t credits)
   RdmaAddress own;
   const RailAddress framesAddress = addressOf(frames_);
   own.controlIp = framesAddress.gid;
-  control_ = std::move(ControlPlane::make(own.controlIp).value());
+  control_ = std::move(ControlPlane::make(own.controlIp, credentials != nullptr).value());
   own.controlPort = control_->port();
   own.eagerBytes = 8192;
   own.credits = credits;
@@ -63,20 +69,33 @@ HostilePeer::HostilePeer(RdmaEnd& victim, std::uint32_t credits)
   own.frames = framesAddress;
   own.rails.push_back(addressOf(reads_));
   connect(frames_, address.value().frames);
-  connect(reads_, address.value().rails[0]);
+  connect(reads_, address.value().servedAt(0));
+  if (credentials != nullptr) {
+    const RailAddress served = addressOf(served_);
+    own.served.push_back({.number = served.queuePair, .firstPsn = served.firstPsn});
+    connect(served_, address.value().rails[0]);
+  }
   for (std::size_t i = 0; i < kSlots; ++i) {
     GLOO_BYPASS_CHECK(frames_.postReceive(i, {RnicEnd::part(in_, i * kSlotBytes, kSlotBytes)}) == 0);
   }
-  const auto bytes =
-      encodeChannelAddress({.sessionId = kId, .portAddress = encodeRdmaAddress(own), .description = "hostile"});
-  EXPECT_TRUE(victim.connect(bytes).ok());
+  ChannelAddress ownChannel{.sessionId = kId, .portAddress = encodeRdmaAddress(own), .description = "hostile"};
+  std::optional<ControlKeys> keys;
+  if (credentials != nullptr) {
+    const auto agreement =
+        std::move(makeKeyAgreement(credentials, kId, ownChannel.portAddress, {.localRank = 1, .peerRank = 0}).value());
+    ownChannel.offer = agreement->offer();
+    EXPECT_TRUE(agreeOnKeys(agreement.get(), channel.value()).ok());
+    keys = controlKeysOf(*agreement);
+  }
+  const auto bytes = encodeChannelAddress(ownChannel);
+  EXPECT_TRUE(victim.connect(bytes, index).ok());
   control_->open(kId, this);
-  EXPECT_TRUE(control_->connect(kId, victim_, address.value().controlIp, address.value().controlPort).ok());
+  EXPECT_TRUE(control_->connect(kId, victim_, address.value().controlIp, address.value().controlPort, keys).ok());
   EXPECT_TRUE(eventually([&] {
     control_->poll(monotonicNow());
     return ready_;
   }));
-  EXPECT_TRUE(victim.waitState(ChannelState::kConnected));
+  EXPECT_TRUE(victim.waitState(ChannelState::kConnected, index));
 }
 
 HostilePeer::~HostilePeer() { control_->close(kId, false); }
@@ -106,6 +125,33 @@ void HostilePeer::send(const std::vector<std::byte>& bytes) {
   for (; sent_ - completed_ >= kSlots; ++completed_) (void)frames_.completion();
   std::copy(bytes.begin(), bytes.end(), outgoing_.begin() + static_cast<std::ptrdiff_t>(at));
   (void)frames_.post(IBV_WR_SEND, sent_++, {RnicEnd::part(out_, at, bytes.size())});
+}
+
+RdmaFrame HostilePeer::announced() {
+  for (;;) {
+    const ibv_wc completion = frames_.completion();
+    GLOO_BYPASS_CHECK(completion.status == IBV_WC_SUCCESS);
+    if (completion.opcode != IBV_WC_RECV) {
+      ++completed_;
+      continue;
+    }
+    const auto decoded = decodeFrame(std::span(incoming_).subspan(completion.wr_id * kSlotBytes, completion.byte_len));
+    GLOO_BYPASS_CHECK(decoded.has_value());
+    if (decoded->frame.type == FrameType::kAnnounce) return decoded->frame;
+  }
+}
+
+ibv_wc_status HostilePeer::read(std::uint64_t address, std::uint32_t key, std::uint32_t length) {
+  std::vector<std::byte> to(length);
+  ibv_mr* const here = reads_.expose(to);
+  ibv_mr there{};
+  there.addr = reinterpret_cast<void*>(address);
+  there.rkey = key;
+  GLOO_BYPASS_CHECK(reads_.post(IBV_WR_RDMA_READ, 1, {RnicEnd::part(here)}, IBV_SEND_SIGNALED, &there) == 0);
+  const ibv_wc_status status = reads_.status();
+  reads_.regions.pop_back();
+  GLOO_BYPASS_CHECK(softwareVerbs().deregisterMemory(here) == 0);
+  return status;
 }
 
 }  // namespace gloo_bypass::test

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "transport/channel/channel_address.h"
 #include "transport/verbs/rdma_address.h"
 #include "transport/verbs/rdma_frame.h"
 
@@ -35,6 +36,13 @@ RdmaAddress validAddress(std::size_t rails) {
   address.eagerWindow = 1ull << 33;
   address.frames = rail(1);
   for (std::size_t i = 0; i < rails; ++i) address.rails.push_back(rail(static_cast<unsigned>(i) + 2));
+  return address;
+}
+
+// Of a rank whose peers read over queue pairs of their own.
+RdmaAddress servingAddress(std::size_t rails) {
+  RdmaAddress address = validAddress(rails);
+  for (std::uint32_t i = 0; i < rails; ++i) address.served.push_back({.number = 0xfffe00 + i, .firstPsn = 77 + i});
   return address;
 }
 
@@ -119,14 +127,32 @@ TEST(RdmaAddress, RoundTrip_KeepsEveryField) {
   }
 }
 
-TEST(RdmaAddress, EveryTruncationAndExtension_IsRefused) {
-  const Bytes bytes = encodeRdmaAddress(validAddress(2));
-  for (std::size_t n = 0; n < bytes.size(); ++n) {
-    EXPECT_FALSE(decodeRdmaAddress(Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n))).ok()) << n;
+TEST(RdmaAddress, ServedQueuePairs_AreKeptAndReadersFindThem) {
+  for (std::size_t rails = 1; rails <= kMaxRails; ++rails) {
+    const Bytes bytes = encodeRdmaAddress(servingAddress(rails));
+    EXPECT_LE(bytes.size(), kMaxPortAddressBytes);
+    const auto read = decodeRdmaAddress(bytes);
+    ASSERT_TRUE(read.ok()) << rails;
+    EXPECT_EQ(encodeRdmaAddress(read.value()), bytes);
+    ASSERT_EQ(read.value().served.size(), rails);
+    const RailAddress last = read.value().servedAt(rails - 1);
+    EXPECT_EQ(last.queuePair, 0xfffe00 + rails - 1);
+    EXPECT_EQ(last.firstPsn, 77 + rails - 1);
+    EXPECT_EQ(last.gid, read.value().rails.back().gid);
   }
-  Bytes longer = bytes;
-  longer.push_back({});
-  EXPECT_FALSE(decodeRdmaAddress(longer).ok());
+  const RdmaAddress plain = validAddress(2);
+  EXPECT_EQ(plain.servedAt(1).queuePair, plain.rails[1].queuePair);
+}
+
+TEST(RdmaAddress, EveryTruncationAndExtension_IsRefused) {
+  for (const Bytes& bytes : {encodeRdmaAddress(validAddress(2)), encodeRdmaAddress(servingAddress(2))}) {
+    for (std::size_t n = 0; n < bytes.size(); ++n) {
+      EXPECT_FALSE(decodeRdmaAddress(Bytes(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(n))).ok()) << n;
+    }
+    Bytes longer = bytes;
+    longer.push_back({});
+    EXPECT_FALSE(decodeRdmaAddress(longer).ok());
+  }
 }
 
 TEST(RdmaAddress, EveryFieldOutOfRange_IsRefused) {
@@ -142,21 +168,25 @@ TEST(RdmaAddress, EveryFieldOutOfRange_IsRefused) {
       [](RdmaAddress& a) { a.rails[0].mtu = 0; },
       [](RdmaAddress& a) { a.frames.mtu = 6; },
       [](RdmaAddress& a) { a.rails[1].readDepth = 0; },
+      [](RdmaAddress& a) { a.served[1].number = 1 << 24; },
+      [](RdmaAddress& a) { a.served[0].firstPsn = 1 << 24; },
   };
   for (std::size_t i = 0; i < faults.size(); ++i) {
-    RdmaAddress address = validAddress(2);
+    RdmaAddress address = servingAddress(2);
     faults[i](address);
     EXPECT_FALSE(decodeRdmaAddress(encodeRdmaAddress(address)).ok()) << i;
   }
 }
 
 TEST(RdmaAddress, RandomMutations_AreRefusedOrReadAsWritten) {
-  mutate(encodeRdmaAddress(validAddress(3)), [](const Bytes& bytes) {
-    const auto read = decodeRdmaAddress(Bytes(bytes.begin(), bytes.end()));
-    if (read.ok()) {
-      EXPECT_EQ(encodeRdmaAddress(read.value()), bytes);
-    }
-  });
+  for (const RdmaAddress& address : {validAddress(3), servingAddress(3)}) {
+    mutate(encodeRdmaAddress(address), [](const Bytes& bytes) {
+      const auto read = decodeRdmaAddress(Bytes(bytes.begin(), bytes.end()));
+      if (read.ok()) {
+        EXPECT_EQ(encodeRdmaAddress(read.value()), bytes);
+      }
+    });
+  }
 }
 
 TEST(RdmaFrame, RoundTrip_KeepsEveryField) {

@@ -3,6 +3,7 @@
 #include "transport/process/report_json.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
@@ -68,6 +69,11 @@ TransportConfig rdmaConfig(const std::string& devices) {
   TransportConfig config;
   config.rdma.devices = devices;
   config.rdma.timeoutExponent = 10;
+  // The same tests of channels whose sessions have keys.
+  if (std::getenv("RDMA_TEST_KEYED") != nullptr) {
+    config.security = Security::kEncrypt;
+    config.rdma.trustedNetwork = true;
+  }
   return config;
 }
 

@@ -130,14 +130,6 @@ TEST_F(RdmaFaults, DeviceRemoved_EveryChannelFailsAndANewTransportCanBeMade) {
   EXPECT_TRUE(makeVerbsTransport(notedVerbs(), rdmaConfig("soft0")).ok());
 }
 
-TEST_F(RdmaFaults, SealingIsAsked_NoTransportIsMade) {
-  TransportConfig config = rdmaConfig("soft0");
-  config.security = Security::kEncrypt;
-  const auto refused = makeVerbsTransport(notedVerbs(), config);
-  ASSERT_FALSE(refused.ok());
-  EXPECT_NE(refused.error().message.find("GLOO_BYPASS_SECURITY"), std::string::npos);
-}
-
 TEST_F(RdmaFaults, ReadFails_ReaderSaysHowAndSenderFailsToo) {
   for (const ibv_wc_status status : {IBV_WC_REM_ACCESS_ERR, IBV_WC_REM_INV_REQ_ERR, IBV_WC_REM_OP_ERR,
                                      IBV_WC_LOC_PROT_ERR, IBV_WC_LOC_LEN_ERR, IBV_WC_RETRY_EXC_ERR, IBV_WC_FATAL_ERR}) {
