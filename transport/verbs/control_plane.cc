@@ -26,7 +26,7 @@ constexpr char kReady = 'R', kAbort = 'A';
 constexpr std::uint64_t kListenerKey = 0;
 // A connection without a hello is not a peer.
 constexpr auto kHelloTimeout = std::chrono::seconds(10);
-constexpr std::size_t kMaxStrangers = 256;
+constexpr std::size_t kMaxStrangers = 256, kMostDeparted = 256;
 // Connections accepted in one poll: a process that connects without pause must not keep data from moving. The rest
 // waits for the next poll.
 constexpr int kAcceptsAtOnce = 64;
@@ -176,6 +176,10 @@ void ControlPlane::close(std::uint64_t sessionId, bool abort) {
   if (it == sessions_.end()) return;
   const std::uint64_t key = it->second.socket;
   if (key != 0 && abort && it->second.keys.has_value() == keyed_) (void)say(it->second, sockets_.at(key), kAbort);
+  if (key == 0 && it->second.keys && !it->second.peerReady) {
+    if (departed_.size() == kMostDeparted) departed_.pop_front();
+    departed_.emplace_back(sessionId, it->second);
+  }
   sessions_.erase(it);
   if (key != 0) sockets_.erase(key);
 }
@@ -305,6 +309,9 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   if (!known) {
     // Otherwise the dialler would try again, although no one will ever answer.
     if (wellFormed && it == sessions_.end() && !keyed_) (void)say({}, socket, kAbort);
+    if (const Session* const gone = wellFormed && keyed_ ? departed(target, socket) : nullptr) {
+      (void)say(*gone, socket, kAbort);
+    }
     refuse(key);
     return;
   }
@@ -372,6 +379,14 @@ bool ControlPlane::say(const Session& session, Socket& socket, char what) {
   }
   return send(socket.fd.get(), message.data(), messageBytes(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(messageBytes());
+}
+
+// Null: there is none, or the socket is not its peer's.
+const ControlPlane::Session* ControlPlane::departed(std::uint64_t session, const Socket& socket) const {
+  for (const auto& [id, gone] : departed_) {
+    if (id == session && proven(gone, socket)) return &gone;
+  }
+  return nullptr;
 }
 
 void ControlPlane::refuse(std::uint64_t key) {

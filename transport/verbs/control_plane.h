@@ -8,8 +8,8 @@
 //
 // Of sessions with keys (transport/security) the hello is "GBC2", and it and each byte are followed by a token of 16
 // bytes that only the two ranks know. So nobody else takes the peer's place, or says that it is ready or aborts; what
-// others say is counted and ignored. Whoever resets the TCP connection still ends the session. A session that does not
-// exist any more has no keys to say so with: the dialler tries again, until close().
+// others say is counted and ignored. Whoever resets the TCP connection still ends the session. A session that went
+// before it had keys cannot say so: the dialler tries again, until close().
 //
 // Anyone may connect to the listener. A connection without a hello is a stranger: kept for 10 s, and at most 256 of
 // them; the oldest makes room. The listener may have taken a dialler for one of those and hung up before the peer was
@@ -20,12 +20,14 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
@@ -128,6 +130,7 @@ class ControlPlane {
   static bool proven(const Session& session, const Socket& socket);
   bool say(const Session& session, Socket& socket, char what);
   void refuse(std::uint64_t key);
+  const Session* departed(std::uint64_t session, const Socket& socket) const;
   void lost(std::uint64_t sessionId, bool aborted, const std::string& cause);
   void hungUp(std::uint64_t sessionId, const std::string& cause);
   void dropStrangers(TimePoint now);
@@ -139,6 +142,8 @@ class ControlPlane {
   std::uint64_t nextKey_ = 1;
   std::unordered_map<std::uint64_t, Session> sessions_;
   std::unordered_map<std::uint64_t, Socket> sockets_;
+  // Of keyed sessions that went before their peer dialled: what to tell it. The oldest first, at most kMostDeparted.
+  std::deque<std::pair<std::uint64_t, Session>> departed_;
   std::set<std::uint64_t> strangers_;  // keys of sockets without a hello, the oldest first
   TimePoint now_{};                    // of the last poll()
   TimePoint nextDial_ = kNever;        // the sessions' earliest

@@ -503,6 +503,19 @@ TEST_F(KeyedControlPlaneTest, WordInPieces_IsHeardOnceWhole) {
   ASSERT_TRUE(until([&] { return atA.ready == 1; }));
 }
 
+TEST_F(KeyedControlPlaneTest, SessionCalledHasGone_ItsPeerAloneIsTold) {
+  ASSERT_TRUE(connectB().ok());
+  b->close(kB, true);
+  const FileDescriptor fd = stranger(*b);
+  send(fd, said(tokens(30).hello, 'R', tokens(30).ready));
+  ASSERT_TRUE(until([&] { return b->refusedConnections() == 1; }));
+  char byte;
+  EXPECT_LE(recv(fd.get(), &byte, 1, 0), 0);
+  ASSERT_TRUE(connectA().ok());
+  ASSERT_TRUE(until([&] { return atA.gone > 0; }));
+  EXPECT_TRUE(atA.aborted);
+}
+
 TEST_F(KeyedControlPlaneTest, PlainAbortFromWhoeverAnswers_IsNotBelieved) {
   Listener peer;
   ASSERT_TRUE(a->connect(kA, kB, kLoopback, peer.port, keysOfA()).ok());
