@@ -29,6 +29,13 @@ constexpr auto kLeastPatience = std::chrono::microseconds(50);
 constexpr Duration kMostPatience = std::chrono::milliseconds(1);
 constexpr std::size_t kFewDatagrams = 4;
 
+// Of a transport that seals.
+struct Sealing {
+  SealedBatch batch;
+  // The datagram that is being handed up, opened.
+  const std::unique_ptr<std::byte[]> plain = std::make_unique_for_overwrite<std::byte[]>(wire::kMaxDatagramBytes);
+};
+
 }  // namespace
 
 class DatagramTransport final : public PolledTransport, private PacketSink {
@@ -306,13 +313,6 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
 
   using Verdict = DatagramSession::Verdict;
   std::uint64_t dropped(Verdict verdict) const { return verdicts_[static_cast<std::size_t>(verdict)]; }
-
-  // Of a transport that seals.
-  struct Sealing {
-    SealedBatch batch;
-    // The datagram that is being handed up, opened.
-    const std::unique_ptr<std::byte[]> plain = std::make_unique_for_overwrite<std::byte[]>(wire::kMaxDatagramBytes);
-  };
 
   const TransportConfig config_;
   const std::shared_ptr<const security::Credentials> credentials_;
