@@ -101,8 +101,9 @@ void DatagramSession::useLink(TimePoint now, LinkId opened, const std::vector<st
 bool DatagramSession::protect() {
   const security::KeyAgreement* const agreed = agreement();
   if (agreed == nullptr || properties_.exempt) return true;
-  protection_ = std::make_unique<security::PacketProtection>(agreed->trafficSecret(agreed->ownId(), rail_),
-                                                             agreed->trafficSecret(agreed->peerId(), rail_));
+  protection_ = std::make_unique<security::PacketProtection>(
+      agreed->trafficSecret(agreed->ownId(), rail_), agreed->trafficSecret(agreed->peerId(), rail_),
+      agreed->ownId() < agreed->peerId() ? security::KeyChanges::kBegins : security::KeyChanges::kFollows);
   core.markSealed();
   if (plainBytes(properties_.maxDatagramBytes) >= wire::kMinDatagramBytes) return true;
   failLink({ErrorScope::kSession, ErrorCode::kConfiguration,

@@ -23,9 +23,9 @@ Nonce nonceOf(const Nonce& iv, std::uint64_t number) {
 
 }  // namespace
 
-PacketProtection::PacketProtection(const Secret& send, const Secret& receive, MakeAead make,
+PacketProtection::PacketProtection(const Secret& send, const Secret& receive, KeyChanges changes, MakeAead make,
                                    const ProtectionLimits& limits)
-    : make_(make), limits_(limits), nextSecret_(nextOf(receive)) {
+    : make_(make), changes_(changes), limits_(limits), nextSecret_(nextOf(receive)) {
   sending_.secret = send;
   sending_.key = keyOf(send);
   current_ = keyOf(receive);
@@ -55,9 +55,10 @@ void PacketProtection::nextSendPhase() {
 std::size_t PacketProtection::seal(std::span<const std::byte> header, std::span<const std::byte> payload,
                                    std::byte* out) {
   GLOO_BYPASS_CHECK(header.size() >= wire::kSealedHeaderBytes);
-  // Before the peer has been heard in this phase it may not have the key of the next but one.
+  // Before the peer has been heard in this phase it may not have its key, and could not tell the next but one from it.
   const bool heard = receivePhase_ == sending_.phase && window_.next() > 0;
-  if (sending_.sealed >= limits_.packetsPerKey && heard) nextSendPhase();
+  const bool due = std::max(sending_.sealed, opened_) >= limits_.packetsPerKey;
+  if (changes_ == KeyChanges::kBegins && due && heard) nextSendPhase();
   if (sending_.sealed >= limits_.mostPacketsPerKey) spent_ = true;
   if (spent_) return 0;
   ++sending_.sealed;
@@ -86,6 +87,7 @@ void PacketProtection::nextReceivePhase(std::uint64_t number) {
   next_ = keyOf(nextSecret_);
   ++receivePhase_;
   firstOfPhase_ = number;
+  opened_ = 0;
   if (sending_.phase < receivePhase_) nextSendPhase();
 }
 
@@ -102,6 +104,7 @@ PacketProtection::Verdict PacketProtection::open(std::span<const std::byte> data
     return Verdict::kForged;
   }
   window_.accept(number);
+  ++opened_;
   if (key == &next_) {
     nextReceivePhase(number);
   } else if (key == &current_) {

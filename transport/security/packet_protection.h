@@ -6,9 +6,10 @@
 //
 // Nonce: the direction's IV xor the 64-bit packet number; the low half travels. Associated data: the sealed header.
 //
-// Key change. Each end moves on to its next key after `packetsPerKey` datagrams, if the peer has been heard in the
-// phase that it is in; the header's bit says which of two phases a datagram is of. An end that opens a datagram of the
-// next phase moves on itself. Nobody waits: datagrams of the phase before, under way meanwhile, still open.
+// Key change. One end begins all of them: it moves on to its next key after `packetsPerKey` datagrams either way, if
+// the peer has been heard in the phase that it is in. The header's bit says which of two phases a datagram is of. The
+// other end moves on when it opens a datagram of the next phase: so hearing it shows that it has that key, and no end
+// is ever two phases behind. Nobody waits: datagrams of the phase before, under way meanwhile, still open.
 //
 //   number before the first of this phase, other bit -> the key of the phase before
 //   this phase's bit                                 -> this key
@@ -39,10 +40,13 @@ struct ProtectionLimits {
   std::uint64_t mostForgeries = std::uint64_t{1} << 52;
 };
 
+// Which end of a session begins key changes: exactly one does.
+enum class KeyChanges : std::uint8_t { kBegins, kFollows };
+
 class PacketProtection {
  public:
   // The two directions' secrets (key_agreement.h).
-  PacketProtection(const Secret& send, const Secret& receive, MakeAead make = makeAead,
+  PacketProtection(const Secret& send, const Secret& receive, KeyChanges changes, MakeAead make = makeAead,
                    const ProtectionLimits& limits = {});
   ~PacketProtection();
 
@@ -86,6 +90,7 @@ class PacketProtection {
   Key* keyFor(std::uint64_t number, bool phaseBit);
 
   const MakeAead make_;
+  const KeyChanges changes_;
   const ProtectionLimits limits_;
   bool spent_ = false;
   Sending sending_;
@@ -94,6 +99,7 @@ class PacketProtection {
   Secret nextSecret_;  // of `next_`
   Key previous_, current_, next_;
   std::uint64_t receivePhase_ = 0;
+  std::uint64_t opened_ = 0;                 // in this phase
   std::uint64_t firstOfPhase_ = UINT64_MAX;  // the lowest number opened in this phase
   ReplayWindow window_;
   std::uint64_t forgeries_ = 0;

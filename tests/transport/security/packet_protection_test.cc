@@ -58,7 +58,8 @@ class ProtectedPair : public ::testing::Test {
  protected:
   static constexpr std::uint64_t kPacketsPerKey = 10;
   static PacketProtection end(unsigned send, unsigned receive, const ProtectionLimits& limits) {
-    return {secretOf(pattern(32, send)), secretOf(pattern(32, receive)), makeAead, limits};
+    return {secretOf(pattern(32, send)), secretOf(pattern(32, receive)),
+            send < receive ? KeyChanges::kBegins : KeyChanges::kFollows, makeAead, limits};
   }
 
   ProtectionLimits limits_{.packetsPerKey = kPacketsPerKey, .mostPacketsPerKey = 80, .mostForgeries = 100};
@@ -149,6 +150,19 @@ TEST_F(ProtectedPair, PeerNeverHeard_NoKeyChangesAndTheLimitEndsIt) {
   EXPECT_TRUE(a_.spent());
 }
 
+// Neither end gets two phases ahead of what the other has opened, however much it sends and hears meanwhile.
+TEST_F(ProtectedPair, OneWayIsCutForWholePhases_TheOtherEndStillHasTheKey) {
+  for (PacketProtection* const cut : {&a_, &b_}) {
+    PacketProtection& other = cut == &a_ ? b_ : a_;
+    for (std::uint32_t i = 0; i < 3 * kPacketsPerKey; ++i) {
+      ASSERT_FALSE(sealedBy(*cut, plainDatagram(i)).empty());  // and it never arrives
+      ASSERT_EQ(openedBy(*cut, sealedBy(other, plainDatagram(i))), Verdict::kOpened) << i;
+    }
+    ASSERT_EQ(openedBy(other, sealedBy(*cut, plainDatagram(1))), Verdict::kOpened);
+    ASSERT_EQ(openedBy(*cut, sealedBy(other, plainDatagram(1))), Verdict::kOpened);
+  }
+}
+
 // Datagrams of the phase before that others overtook still open, and those of two phases before do not.
 TEST_F(ProtectedPair, ReorderedAcrossAKeyChange_Opens) {
   std::deque<Octets> late;
@@ -223,7 +237,7 @@ TEST_F(ProtectedPair, ForgeriesUpToTheLimit_EndIt) {
 
 // Ends with different libraries understand each other.
 TEST_F(ProtectedPair, OtherLibraryAtThePeer_Opens) {
-  PacketProtection a(secretOf(pattern(32, 1)), secretOf(pattern(32, 2)), makeOpenSslAead, limits_);
+  PacketProtection a(secretOf(pattern(32, 1)), secretOf(pattern(32, 2)), KeyChanges::kBegins, makeOpenSslAead, limits_);
   for (std::uint32_t i = 0; i < 50; ++i) {
     ASSERT_EQ(openedBy(b_, sealedBy(a, plainDatagram(i))), Verdict::kOpened);
     ASSERT_EQ(openedBy(a, sealedBy(b_, plainDatagram(i))), Verdict::kOpened);

@@ -80,6 +80,7 @@ class SealedSessions {
   static PacketProtection end(unsigned send, unsigned receive) {
     return {secretOf(pattern(32, send)),
             secretOf(pattern(32, receive)),
+            send < receive ? KeyChanges::kBegins : KeyChanges::kFollows,
             makeAead,
             {.packetsPerKey = 64, .mostPacketsPerKey = 10'000}};
   }
