@@ -3,7 +3,7 @@
 //
 //            start()                    no size is left to try
 //   ------------------> searching -----------------------------> searched -- after a while, ever longer --> searching
-//                         ^   the size in use: no reply              |
+//                         ^   only its companions: replies           |
 //                         +------------------------ verifying <------+ suspect()
 //                                                        |
 //                                                        +-- a reply, or a frame of that size arrives --> searched
@@ -12,11 +12,16 @@
 // size in use are lost again and again while smaller datagrams arrive. Other losses look the same for a while, so it is
 // probed as well before it is given up: for kUsualSmallest, which nearly every path carries, and where that does not
 // come through for kSmallest. The search begins anew from there.
+//
+// A path that carries nothing, or a peer that stands still, is not narrow. So each probe of the size in use has a
+// companion of kSmallest bytes right behind it, and a try counts only if its companion is answered. Tries that do not
+// count become rarer.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "transport/base/time.h"
@@ -28,9 +33,16 @@ class PathProbe {
  public:
   static constexpr std::size_t kSmallest = wire::kMinDatagramBytes, kUsualSmallest = wire::kUsualMinDatagramBytes;
 
+  static constexpr int kTries = 4;
+  // Where a smaller size ends the session: so many probes in a row are lost by chance on hardly any path.
+  static constexpr int kTriesToEnd = 16;
+
   // `certain`: in use at once. `around`: bytes that the link adds to each datagram, and that no size here counts.
-  void start(TimePoint now, std::size_t certain, std::size_t wanted, std::size_t around = 0) {
+  // `triesToShrink`: of the size in use, before it counts as too large.
+  void start(TimePoint now, std::size_t certain, std::size_t wanted, std::size_t around = 0,
+             int triesToShrink = kTries) {
     around_ = around;
+    triesToShrink_ = triesToShrink;
     confirmed_ = certain;
     wanted_ = wanted;
     raiseAfter_ = kFirstRaise;
@@ -44,11 +56,21 @@ class PathProbe {
   bool due(TimePoint now) const { return now >= sendAt_; }
   TimePoint deadline() const { return sendAt_; }
   // The size of the next probe; 0: none is to be sent.
-  std::size_t candidate() const { return candidate_; }
+  std::size_t candidate() const { return companion_ == Companion::kDue ? kSmallest : candidate_; }
   // A probe went out; the next is due after `timeout`, or the next smaller size is tried then.
   void onSent(TimePoint now, Duration timeout) {
+    if (companion_ == Companion::kDue) {
+      companion_ = Companion::kSent;
+      sendAt_ = now + std::clamp(timeout * (1 << uncounted_), timeout, std::max(timeout, kLongestPause));
+      return;
+    }
+    dropUnanswered();
     ++tries_;
-    sendAt_ = now + timeout;
+    if (verifying()) {
+      companion_ = Companion::kDue;
+    } else {
+      sendAt_ = now + timeout;
+    }
   }
   // True: confirmed() has become smaller.
   bool onTimeout(TimePoint now) {
@@ -57,13 +79,19 @@ class PathProbe {
       tryNow(now, wanted_);
       return false;
     }
-    if (tries_ < kTries) return false;
+    dropUnanswered();
+    if (companion_ == Companion::kDue || tries_ < (verifying() ? triesToShrink_ : kTries)) return false;
     const bool shrunk = verifying();
     if (shrunk) confirmed_ = confirmed_ > kUsualSmallest ? kUsualSmallest : kSmallest;
     searchBelow(now, candidate_);
     return shrunk;
   }
   void onReply(TimePoint now, std::size_t size) {
+    if (verifying() && size == kSmallest && companion_ == Companion::kSent) {
+      companion_ = Companion::kAnswered;
+      uncounted_ = 0;
+      return;
+    }
     if (size != candidate_ || candidate_ == 0 || tries_ == 0) return;
     if (!verifying()) raiseAfter_ = kFirstRaise;
     confirmed_ = size;
@@ -71,6 +99,7 @@ class PathProbe {
   }
   void stop() {
     candidate_ = 0;
+    companion_ = Companion::kNone;
     sendAt_ = kNever;
   }
 
@@ -90,13 +119,24 @@ class PathProbe {
   }
 
  private:
-  static constexpr int kTries = 4;
+  // Of the last probe, while verifying().
+  enum class Companion : std::uint8_t { kNone, kDue, kSent, kAnswered };
+  // Between tries that do not count.
+  static constexpr Duration kLongestPause = std::chrono::seconds(1);
+  static constexpr int kMostDoublings = 6;
   // RFC 8899 has 600 s (PMTU_RAISE_TIMER). A route that comes back does so sooner, and a search is a few datagrams.
   static constexpr Duration kFirstRaise = std::chrono::seconds(5), kLongestRaise = std::chrono::seconds(600);
   // MTU 9000 and 4000-odd without the IPv4 and UDP headers, 1500 without those of IPv4 and of IPv6, and what tunnels
   // leave of 1500; then what is below kUsualSmallest, MTU 1200, 1000 and 800.
   static constexpr std::array<std::size_t, 9> kUsual = {8972, 4068, 2048, 1472, 1452, 1372, 1172, 972, 772};
 
+  // A try whose companion was not answered in time does not count.
+  void dropUnanswered() {
+    if (companion_ != Companion::kSent) return;
+    companion_ = Companion::kNone;
+    --tries_;
+    uncounted_ = std::min(uncounted_ + 1, kMostDoublings);
+  }
   // The size in use is right: a search that was interrupted to verify it goes on.
   void goOn(TimePoint now) {
     const std::size_t next = std::exchange(interrupted_, 0);
@@ -106,7 +146,8 @@ class PathProbe {
   }
   void tryNow(TimePoint now, std::size_t size) {
     candidate_ = size;
-    tries_ = 0;
+    companion_ = Companion::kNone;
+    tries_ = uncounted_ = 0;
     sendAt_ = now;
   }
   void searchBelow(TimePoint now, std::size_t size) {
@@ -129,7 +170,9 @@ class PathProbe {
   std::size_t confirmed_ = 0, wanted_ = 0, candidate_ = 0, around_ = 0;
   std::size_t interrupted_ = 0;  // the candidate that verifying displaced, with its tries
   int interruptedTries_ = 0;
-  int tries_ = 0;
+  int tries_ = 0, triesToShrink_ = kTries;
+  Companion companion_ = Companion::kNone;
+  int uncounted_ = 0;  // tries in a row
   TimePoint sendAt_ = kNever;
   Duration raiseAfter_ = kFirstRaise;
   std::size_t suspected_ = 0;

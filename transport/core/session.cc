@@ -126,7 +126,7 @@ void Session::establish(TimePoint now) {
   const std::size_t largest =
       std::clamp<std::size_t>(remote.maxDatagramBytes, wire::kMinDatagramBytes, path_.linkDatagramBytes);
   path_.mtu.start(now, config_.losslessLink ? largest : std::min(largest, path_.firstDatagramBytes), largest,
-                  sealBytes());
+                  sealBytes(), canShrink(/*toNarrow=*/true) ? PathProbe::kTries : PathProbe::kTriesToEnd);
   choosePath();
   chooseRepair();
   liveness_.timerSince = liveness_.lastSentAt = now;

@@ -249,6 +249,7 @@ class Session {
   void handleProbeReply(TimePoint now, const wire::ParsedPacket& packet);
   void onOtherDatagramSize();
   void onShrunkPath();
+  bool canShrink(bool toNarrow) const;
   // Whether the frame was cut for a path that carried more.
   bool exceedsPath(const SentFrame& frame) const {
     return frame.length > path_.mtu.confirmed() - wire::dataHeaderBytes(frame.type);

@@ -12,10 +12,11 @@ bool Session::sendProbe(TimePoint now, SessionDatagram* out) {
   wire::PacketHeader header;
   beginHeader(now, wire::FrameType::kProbe, &header);
   writer_.begin(header);
-  writer_.size(static_cast<std::uint16_t>(path_.mtu.candidate()));
+  const std::size_t size = path_.mtu.candidate();
+  writer_.size(static_cast<std::uint16_t>(size));
   path_.mtu.onSent(now, std::max<Duration>(rto(), std::chrono::milliseconds(20)));
   constexpr std::size_t kProbeHeaderBytes = wire::kCommonHeaderBytes + 2;
-  return give(out, Sent::kProbe, std::span(kPadding).first(path_.mtu.candidate() - kProbeHeaderBytes));
+  return give(out, Sent::kProbe, std::span(kPadding).first(size - kProbeHeaderBytes));
 }
 
 bool Session::sendProbeReply(TimePoint now, SessionDatagram* out) {
@@ -41,9 +42,14 @@ void Session::onOtherDatagramSize() {
   choosePath();
 }
 
+// What was sent can be repeated in smaller datagrams than before.
+bool Session::canShrink(bool toNarrow) const {
+  const std::uint8_t wanted = toNarrow ? wire::kCapabilityPieces | wire::kCapabilitySmall : wire::kCapabilityPieces;
+  return (handshake_.remote()->capabilities & wanted) == wanted;
+}
+
 void Session::onShrunkPath() {
-  const std::uint8_t wanted = isNarrow() ? wire::kCapabilityPieces | wire::kCapabilitySmall : wire::kCapabilityPieces;
-  if ((handshake_.remote()->capabilities & wanted) != wanted) {
+  if (!canShrink(isNarrow())) {
     return enterFailed(
         {ErrorScope::kSession, ErrorCode::kUnavailable,
          "the path carries only smaller datagrams than before, and the peer's version cannot receive in pieces "
