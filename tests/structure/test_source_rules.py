@@ -144,6 +144,7 @@ MAY_INCLUDE = {
         "transport/wire",
         "transport/channel",
         "transport/core",
+        "transport/security",
         "collectives/operation.h",
         "collectives/network/network_operations.h",
         "collectives/schedule",

@@ -18,10 +18,11 @@ namespace {
 void printTotals(const Campaign& campaign, double seconds, std::size_t failures) {
   fmt::print(
       "{} worlds in {:.1f} s ({:.2f} ms each): {} messages, {} operations of ranks, {} events; {} connections ended "
-      "early, for a reason; slowest recovery {:.0f} % of its bound (seed {}); at most {} kB a session; {} failures\n",
+      "early, for a reason; {} changes of keys; slowest recovery {:.0f} % of its bound (seed {}); at most {} kB a "
+      "session; {} failures\n",
       campaign.seeds, seconds, 1e3 * seconds / static_cast<double>(std::max<std::uint64_t>(1, campaign.seeds)),
-      campaign.messages, campaign.operations, campaign.events, campaign.ended, 100 * campaign.recoveryShare,
-      campaign.slowestSeed, campaign.memoryBytes / 1000, failures);
+      campaign.messages, campaign.operations, campaign.events, campaign.ended, campaign.keyChanges,
+      100 * campaign.recoveryShare, campaign.slowestSeed, campaign.memoryBytes / 1000, failures);
   if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
 }
 

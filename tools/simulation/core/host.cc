@@ -40,7 +40,7 @@ void Host::connect(const Host& peer, std::size_t maxDatagramBytes) {
 void Host::resume() {
   stopped_ = false;
   for (const std::vector<std::byte>& datagram : std::exchange(socketBuffer_, {})) {
-    session_.handleDatagram(simulation_.now(), datagram);
+    take(simulation_.now(), datagram);
   }
   if (session_.pollTimeout() <= simulation_.now()) session_.handleTimeout(simulation_.now());
   pump();
@@ -65,8 +65,13 @@ void Host::onDatagram(TimePoint now, std::span<const std::byte> datagram) {
     if (socketBuffer_.size() < bufferDatagrams_) socketBuffer_.emplace_back(datagram.begin(), datagram.end());
     return;
   }
-  session_.handleDatagram(now, datagram);
+  take(now, datagram);
   pump();
+}
+
+void Host::take(TimePoint now, std::span<const std::byte> datagram) {
+  if (filter_ != nullptr) datagram = filter_->arriving(datagram);
+  if (!datagram.empty()) session_.handleDatagram(now, datagram);
 }
 
 void Host::pump() {
@@ -102,7 +107,7 @@ bool Host::pumpDatagrams() {
   const TimePoint now = simulation_.now();
   SessionDatagram datagram;
   while (session_.pollTransmit(now, &datagram)) {
-    if (!out_->send(now, *peer_, datagram.header, datagram.payload)) {
+    if (!send(now, datagram)) {
       session_.undoTransmit();
       refusedUntil_ = out_->roomAt();
       break;
@@ -110,6 +115,12 @@ bool Host::pumpDatagrams() {
     any = true;
   }
   return any;
+}
+
+bool Host::send(TimePoint now, const SessionDatagram& datagram) {
+  if (filter_ == nullptr) return out_->send(now, *peer_, datagram.header, datagram.payload);
+  const std::span<const std::byte> bytes = filter_->leaving(datagram.header, datagram.payload);
+  return bytes.empty() || out_->send(now, *peer_, bytes, {});
 }
 
 }  // namespace gloo_bypass::sim

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "tools/simulation/core/link.h"
@@ -11,6 +12,15 @@
 #include "transport/core/session.h"
 
 namespace gloo_bypass::sim {
+
+// What an endpoint does to a host's datagrams on their way out and in, as a seal does. What it returns is valid until
+// the next call; empty: the datagram is dropped.
+class DatagramFilter {
+ public:
+  virtual ~DatagramFilter() = default;
+  virtual std::span<const std::byte> leaving(std::span<const std::byte> header, std::span<const std::byte> payload) = 0;
+  virtual std::span<const std::byte> arriving(std::span<const std::byte> datagram) = 0;
+};
 
 class Host final : public Actor, public DatagramSink {
  public:
@@ -25,6 +35,8 @@ class Host final : public Actor, public DatagramSink {
     out_ = &out;
     peer_ = &peer;
   }
+  // Before connect; outlives this.
+  void setFilter(DatagramFilter& filter) { filter_ = &filter; }
   void setObserver(Observer observer) { observer_ = std::move(observer); }
   std::uint64_t id() const { return id_; }
   Session& session() { return session_; }
@@ -50,9 +62,11 @@ class Host final : public Actor, public DatagramSink {
   static constexpr std::size_t kSocketBufferDatagrams = 256, kRingDatagrams = SIZE_MAX;
 
   bool isGone() const { return session_.state() == SessionState::kClosed && session_.drained(); }
+  void take(TimePoint now, std::span<const std::byte> datagram);
   void pump();
   bool pumpEvents();
   bool pumpDatagrams();
+  bool send(TimePoint now, const SessionDatagram& datagram);
 
   Simulation& simulation_;
   const std::uint64_t id_;
@@ -62,6 +76,7 @@ class Host final : public Actor, public DatagramSink {
   std::vector<Host*> rails_;
   Link* out_ = nullptr;
   DatagramSink* peer_ = nullptr;
+  DatagramFilter* filter_ = nullptr;
   Observer observer_;
   bool pumping_ = false;
   bool stopped_ = false, vanished_ = false;

@@ -14,6 +14,7 @@ void Campaign::add(std::uint64_t seed, const WorldResult& result) {
   messages += result.messages;
   operations += result.operations;
   ended += result.ended;
+  keyChanges += result.keyChanges;
   memoryBytes = std::max(memoryBytes, result.memoryBytes);
   if (result.recoveryShare <= recoveryShare) return;
   recoveryShare = result.recoveryShare;

@@ -28,7 +28,7 @@ struct Failure {
 
 struct Campaign {
   std::uint64_t seeds = 0;  // that were run, and what they held:
-  std::uint64_t events = 0, messages = 0, operations = 0, ended = 0;
+  std::uint64_t events = 0, messages = 0, operations = 0, ended = 0, keyChanges = 0;
   double recoveryShare = 0;  // the most of the time that recovery is allowed
   std::uint64_t slowestSeed = 0;
   std::size_t memoryBytes = 0;  // the most that a session held

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "transport/base/byte_order.h"
+#include "transport/wire/sealed_packet.h"
+
 namespace gloo_bypass::sim {
 namespace {
 
@@ -13,6 +16,13 @@ SessionConfig configOf(const Script& script, int rank, const PairScript& pair) {
   SessionConfig config = script.rank(rank).config();
   config.losslessLink = pair.lossless;
   return config;
+}
+
+// The key that the sender of this id seals with: both ends know it, and nobody else would.
+security::Secret secretOf(std::uint64_t senderId) {
+  security::Secret secret;
+  storeLittle(secret.writable().data(), senderId);
+  return secret;
 }
 
 bool carriesNoChecksum(const SessionConfig& config) {
@@ -27,7 +37,7 @@ Connection::Connection(Simulation& simulation, const Script& script, int lower, 
       ranks_{lower, upper},
       pair_(script.pair(lower, upper)),
       configs_{configOf(script, lower, pair_), configOf(script, upper, pair_)},
-      flips_(script.plant == Plant::kFlip && carriesNoChecksum(configs_[0])),
+      flips_(script.plant == Plant::kFlip && pair_.keyPackets == 0 && carriesNoChecksum(configs_[0])),
       lacks_{script.rank(lower).lacks, script.rank(upper).lacks},
       random_(mixBits(script.seed * 1024 + static_cast<std::uint64_t>(lower * Script::kMostRanks + upper))) {
   for (int rail = 0; rail < pair_.rails; ++rail) {
@@ -53,6 +63,16 @@ void Connection::addLife() {
                              : hosts.emplace_back(simulation_, configs_[side], id, entropy, hosts.front());
       const std::size_t edge = edgeIndex(static_cast<int>(side), rail);
       host.attach(links_[edge], doorways_[edge]);
+    }
+  }
+  for (std::size_t side = 0; side < kSides; ++side) {
+    auto& own = life->sides[side];
+    auto& others = life->sides[1 - side];
+    if (lacks_[side] == 0 && pair_.keyPackets == 0) continue;
+    for (std::size_t rail = 0; rail < own.size(); ++rail) {
+      own[rail].setFilter(
+          life->endpoints.emplace_back(lacks_[side], own[rail].id(), others[rail].id(), pair_.keyPackets));
+      if (pair_.keyPackets > 0) own[rail].session().markSealed();
     }
   }
   lives_.push_back(std::move(life));
@@ -90,6 +110,14 @@ std::size_t Connection::maxMemoryBytes(int side) const {
   return most;
 }
 
+std::uint64_t Connection::keyChanges() const {
+  std::uint64_t changes = 0;
+  for (const auto& life : lives_) {
+    for (const Endpoint& endpoint : life->endpoints) changes += endpoint.keyChanges();
+  }
+  return changes;
+}
+
 void Connection::connect(int side) {
   auto& own = lives_.back()->sides[static_cast<std::size_t>(side)];
   auto& others = lives_.back()->sides[static_cast<std::size_t>(1 - side)];
@@ -123,7 +151,8 @@ void Connection::healEdges() {
 }
 
 void Connection::limitPath(int from, int rail, std::size_t datagramBytes) {
-  if (rail < pair_.rails) doorways_[edgeIndex(sideOf(from), rail)].mostBytes = datagramBytes;
+  const std::size_t overhead = pair_.keyPackets > 0 ? wire::kSealTagBytes : 0;
+  if (rail < pair_.rails) doorways_[edgeIndex(sideOf(from), rail)].mostBytes = datagramBytes + overhead;
 }
 
 void Connection::pause(int side) {
@@ -148,7 +177,6 @@ void Connection::notice(int side) {
 void Connection::Doorway::onDatagram(TimePoint now, std::span<const std::byte> datagram) {
   if (datagram.size() > mostBytes) return;
   ++arrived_;
-  if (connection_.lacks_[1 - side_] != 0) datagram = asEarlierVersion(datagram);
   if (connection_.flips_) datagram = harm(datagram);
   // An endpoint knows its sessions by their ids. What names none of them goes to the present one, to be refused.
   const auto id = Session::receiverId(datagram);
@@ -165,18 +193,43 @@ std::span<const std::byte> Connection::Doorway::harm(std::span<const std::byte> 
   return harmed_;
 }
 
+Connection::Endpoint::Endpoint(std::size_t lacks, std::uint64_t ownId, std::uint64_t peerId, std::uint64_t keyPackets)
+    : lacks_(lacks) {
+  if (keyPackets == 0) return;
+  protection_.emplace(secretOf(ownId), secretOf(peerId),
+                      ownId < peerId ? security::KeyChanges::kBegins : security::KeyChanges::kFollows,
+                      security::makeAead, security::ProtectionLimits{.packetsPerKey = keyPackets});
+}
+
+std::span<const std::byte> Connection::Endpoint::leaving(std::span<const std::byte> header,
+                                                         std::span<const std::byte> payload) {
+  if (lacks_ != 0) header = asEarlierVersion(header);
+  out_.resize(header.size() + payload.size() + wire::kSealTagBytes);
+  if (protection_) return std::span(out_).first(protection_->seal(header, payload, out_.data()));
+  std::ranges::copy(payload, std::ranges::copy(header, out_.begin()).out);
+  return std::span(out_).first(header.size() + payload.size());
+}
+
+std::span<const std::byte> Connection::Endpoint::arriving(std::span<const std::byte> datagram) {
+  if (!protection_) return datagram;
+  in_.resize(datagram.size());
+  if (protection_->open(datagram, in_.data()) != security::PacketProtection::Verdict::kOpened) return {};
+  return std::span(in_).first(datagram.size() - wire::kSealTagBytes);
+}
+
 // A Hello without the capabilities that the sender is to lack.
-std::span<const std::byte> Connection::Doorway::asEarlierVersion(std::span<const std::byte> datagram) {
+std::span<const std::byte> Connection::Endpoint::asEarlierVersion(std::span<const std::byte> header) {
   wire::ParsedPacket packet;
   wire::Hello hello;
-  if (wire::parsePacket(datagram, &packet) != wire::ParseResult::kOk || packet.header.type != wire::FrameType::kHello ||
-      !wire::decodeHello(packet.body, &hello)) {
-    return datagram;
+  const auto checksum = protection_ ? wire::HeaderChecksum::kNone : wire::HeaderChecksum::kCrc32c;
+  if (wire::parsePacket(header, &packet, checksum) != wire::ParseResult::kOk ||
+      packet.header.type != wire::FrameType::kHello || !wire::decodeHello(packet.body, &hello)) {
+    return header;
   }
-  hello.capabilities &= static_cast<decltype(hello.capabilities)>(~connection_.lacks_[1 - side_]);
+  hello.capabilities &= static_cast<decltype(hello.capabilities)>(~lacks_);
   writer_.begin(packet.header);
   writer_.hello(hello);
-  return writer_.finish();
+  return writer_.finish(checksum);
 }
 
 }  // namespace gloo_bypass::sim

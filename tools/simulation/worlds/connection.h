@@ -1,6 +1,6 @@
 // The connection of two ranks in a world: the links of its paths, a host with its rails at each end, and the faults
 // that happen to them. After a restart of one rank both ends get new sessions: another life, over the same links, where
-// late datagrams of the one before still arrive.
+// late datagrams of the one before still arrive. Of a sealed pair each path of a life has keys of its own.
 #pragma once
 
 #include <array>
@@ -16,6 +16,7 @@
 #include "tools/simulation/core/random.h"
 #include "tools/simulation/core/simulation.h"
 #include "tools/simulation/worlds/script.h"
+#include "transport/security/packet_protection.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -47,6 +48,8 @@ class Connection {
   bool drained(int side) const;
   // The most that a session of an end has held, in all lives.
   std::size_t maxMemoryBytes(int side) const;
+  // Of both ends' paths, in all lives.
+  std::uint64_t keyChanges() const;
 
   void connect(int side);
   void operate(int side, const std::function<void(Session&, TimePoint)>& operation) { host(side).operate(operation); }
@@ -75,16 +78,32 @@ class Connection {
 
    private:
     std::span<const std::byte> harm(std::span<const std::byte> datagram);
-    std::span<const std::byte> asEarlierVersion(std::span<const std::byte> datagram);
 
     Connection& connection_;
     const std::size_t side_, rail_;
     std::uint64_t arrived_ = 0;
     std::vector<std::byte> harmed_;
+  };
+  // What a rank's endpoint does to the datagrams of one path.
+  class Endpoint final : public DatagramFilter {
+   public:
+    // `lacks`: what its Hello does not have. Seals if `keyPackets` is not 0.
+    Endpoint(std::size_t lacks, std::uint64_t ownId, std::uint64_t peerId, std::uint64_t keyPackets);
+    std::span<const std::byte> leaving(std::span<const std::byte> header, std::span<const std::byte> payload) override;
+    std::span<const std::byte> arriving(std::span<const std::byte> datagram) override;
+    std::uint64_t keyChanges() const { return protection_ ? protection_->sendPhase() : 0; }
+
+   private:
+    std::span<const std::byte> asEarlierVersion(std::span<const std::byte> header);
+
+    const std::size_t lacks_;
+    std::optional<security::PacketProtection> protection_;
     wire::PacketWriter writer_;
+    std::vector<std::byte> out_, in_;
   };
   struct Life {
     std::array<std::deque<Host>, kSides> sides;  // of each: a host for each rail
+    std::deque<Endpoint> endpoints;
     std::array<bool, kSides> gone{};
   };
 

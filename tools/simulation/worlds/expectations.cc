@@ -17,6 +17,7 @@ constexpr Duration kShortPeerTimeout = seconds(60);
 
 bool hasChecksum(const Script& script, int rank, const PairScript& pair) {
   const PayloadChecksum checksum = script.rank(rank).checksum;
+  if (pair.keyPackets > 0) return false;  // the seal checks more
   return checksum == PayloadChecksum::kOn || (checksum == PayloadChecksum::kAuto && !pair.lossless);
 }
 
@@ -53,14 +54,17 @@ double usualLoss(const Script& script, int a, int b) {
   return most;
 }
 
-// A version that cannot use a narrow path, and a path that is narrow, becomes so, or may seem so: to probes a peer that
-// stands still for some seconds looks like a path that carries less.
+// A version that cannot use a narrow path, and a path that is narrow or becomes so. One that loses most of what it
+// carries may seem so: by chance only short datagrams come through, again and again.
 bool lacksNarrowPaths(const Script& script, int a, int b) {
   constexpr std::size_t kNeeded = wire::kCapabilityPieces | wire::kCapabilitySmall;
   if (((script.rank(a).lacks | script.rank(b).lacks) & kNeeded) == 0) return false;
-  return script.pair(a, b).datagramBytes < wire::kUsualMinDatagramBytes || usualLoss(script, a, b) > 0 ||
-         std::any_of(script.faults.begin(), script.faults.end(),
-                     [&](const FaultScript& fault) { return isOf(fault, a, b); });
+  const auto narrows = [&](const FaultScript& fault) {
+    const bool losesMost = fault.kind == FaultKind::kEdge && fault.settings.loss.value_or(0) >= kHeavyLoss;
+    return isOf(fault, a, b) && (fault.kind == FaultKind::kMtu || losesMost);
+  };
+  return script.pair(a, b).datagramBytes < wire::kUsualMinDatagramBytes ||
+         std::any_of(script.faults.begin(), script.faults.end(), narrows);
 }
 
 Duration shorterPeerTimeout(const Script& script, int a, int b) {

@@ -112,6 +112,7 @@ class Generator {
     pair.lossless = lossless_;
     static constexpr std::size_t kDatagrams[] = {548, 1472, 1472, 1472, 8972, 8972, 32000};
     pair.datagramBytes = random_.pick(kDatagrams);
+    if (!lossless_ && random_.chance(0.3)) pair.keyPackets = 1 + random_.below(100);
     if (!lossless_ && random_.chance(0.15)) pair.rails = 2 + static_cast<int>(random_.below(2));
     PairScript byDefault;
     byDefault.from = a;

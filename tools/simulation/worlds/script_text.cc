@@ -226,8 +226,9 @@ const Fields<RankScript>& fieldsOf<RankScript>() {
 template <>
 const Fields<PairScript>& fieldsOf<PairScript>() {
   using L = PairScript;
-  static const Fields<L> fields{field<L>("from", &L::from), field<L>("to", &L::to), field<L>("rails", &L::rails),
-                                field<L>("datagram-bytes", &L::datagramBytes), field<L>("lossless", &L::lossless)};
+  static const Fields<L> fields{field<L>("from", &L::from),         field<L>("to", &L::to),
+                                field<L>("rails", &L::rails),       field<L>("datagram-bytes", &L::datagramBytes),
+                                field<L>("lossless", &L::lossless), field<L>("key-packets", &L::keyPackets)};
   return fields;
 }
 template <>
@@ -376,6 +377,8 @@ Status checkScript(const Script& script) {
       !all(script.faults, [&](const FaultScript& line) { return isRail(line.rail); })) {
     return refuse(fmt::format("a pair has 1 to {} rails", Script::kMostRails));
   }
+  if (!all(script.pairs, [](const PairScript& line) { return !line.lossless || line.keyPackets == 0; }))
+    return refuse("a lossless pair is not sealed");
   if (Status messages = checkMessages(script); !messages.ok()) return messages;
   return checkOperations(script);
 }

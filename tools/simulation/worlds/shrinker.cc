@@ -160,6 +160,7 @@ class Shrinker {
     any = resetField(&Script::pairs, &PairScript::rails) || any;
     any = resetField(&Script::pairs, &PairScript::datagramBytes) || any;
     any = resetField(&Script::pairs, &PairScript::lossless) || any;
+    any = resetField(&Script::pairs, &PairScript::keyPackets) || any;
     any = resetField(&Script::faults, &FaultScript::notice) || any;
     any = unsetEdges(&Script::edges) || any;
     any = unsetEdges(&Script::faults) || any;

@@ -467,6 +467,7 @@ class World {
   void count() {
     result_.events = simulation_.steps();
     for (const auto& talk : talks_) {
+      result_.keyChanges += talk->connection.keyChanges();
       for (const auto& way : talk->conversations) result_.messages += way->messagesDelivered();
     }
     for (const Rank& rank : ranks_) {

@@ -36,6 +36,7 @@ struct WorldResult {
   std::uint64_t messages = 0;     // that arrived
   std::uint64_t operations = 0;   // that ended well, summed over ranks
   std::uint64_t ended = 0;        // connections that ended before their traffic, for a reason in the script
+  std::uint64_t keyChanges = 0;   // of ends of sealed paths
   std::size_t memoryBytes = 0;    // the most that a session held
 };
 
