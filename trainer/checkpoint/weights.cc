@@ -10,6 +10,7 @@
 #include "tools/common/error.h"
 #include "trainer/config/trajectory.h"
 #include "trainer/files/finite.h"
+#include "trainer/files/json_input.h"
 #include "trainer/files/safetensors.h"
 #include "trainer/files/sha256.h"
 #include "transport/base/joined.h"
@@ -187,8 +188,8 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
     throw UsageError(
         fmt::format("{}: not a checkpoint of this program (its format is {:?})", path, file_.metadata("format")));
   }
-  const auto saved = nlohmann::json::parse(file_.metadata("options"), nullptr, false);
-  const auto step = nlohmann::json::parse(file_.metadata("step"), nullptr, false);
+  const auto saved = parseSmallJson(file_.metadata("options"));
+  const auto step = parseSmallJson(file_.metadata("step"));
   if (!saved.is_object() || !step.is_number_unsigned()) {
     throw UsageError(path + ": the checkpoint's options or step are unreadable");
   }
@@ -206,7 +207,7 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
     }
     names_.push_back(name);
   }
-  const auto run = nlohmann::json::parse(file_.metadata("run"), nullptr, false);
+  const auto run = parseSmallJson(file_.metadata("run"));
   position_ = {.step = step.get<int64_t>(), .runId = run.is_number_integer() ? run.get<int64_t>() : 0};
 }
 

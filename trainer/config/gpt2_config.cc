@@ -7,7 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "tools/common/error.h"
-#include "trainer/files/file_io.h"
+#include "trainer/files/json_input.h"
+#include "transport/base/printable.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -25,12 +26,45 @@ const std::vector<std::pair<std::string, Gpt2Config>> kKnown{
 constexpr int64_t kMostLayers = 4096, kLargestSize = 1 << 20;
 
 constexpr size_t kMostBytes = 1 << 20;  // published ones have about 1 KB
+constexpr int kMostNested = 16;         // published ones have three levels
 
 // What a config.json may say otherwise and this model has not: key, and the only value taken (also where the key is
 // absent).
 const std::vector<std::pair<const char*, nlohmann::json>> kFixed{
     {"model_type", "gpt2"},        {"activation_function", "gelu_new"}, {"layer_norm_epsilon", 1e-5},
     {"tie_word_embeddings", true}, {"scale_attn_weights", true},        {"scale_attn_by_inverse_layer_idx", false}};
+
+constexpr const char* kSizes[] = {"n_layer", "n_embd", "n_head", "vocab_size", "n_positions", "n_inner"};
+
+bool isRead(const std::string& key) {
+  return std::ranges::find(kSizes, key) != std::end(kSizes) ||
+         std::ranges::any_of(kFixed, [&](const auto& fixed) { return key == fixed.first; });
+}
+
+// In a message.
+std::string shown(const nlohmann::json& value) {
+  constexpr size_t kMost = 100;
+  const std::string text = value.dump();
+  return printable(text.size() > kMost ? text.substr(0, kMost) + "..." : text);
+}
+
+// Only what is read of the file, each a single value: whatever else it holds takes no memory.
+nlohmann::json valuesIn(const InputFile& file) {
+  using Event = nlohmann::json::parse_event_t;
+  std::string key;
+  return JsonInput(file, 0, file.size()).parse([&](int depth, Event event, const nlohmann::json& part) {
+    if (depth > kMostNested) {
+      throw UsageError(fmt::format("{} is no config.json of Hugging Face's: it is nested too deep", file.path()));
+    }
+    if (event == Event::key && depth == 1) {
+      key = part.get<std::string>();
+    }
+    if ((event == Event::object_start || event == Event::array_start) && depth == 1 && isRead(key)) {
+      throw UsageError(fmt::format("{}: {} must be a single value", file.path(), key));
+    }
+    return depth == 0 || isRead(key);
+  });
+}
 
 }  // namespace
 
@@ -78,13 +112,17 @@ std::vector<ParameterShape> Gpt2Config::parameters() const {
 }
 
 Gpt2Config Gpt2Config::fromFile(const std::string& path) {
-  const auto json = nlohmann::json::parse(readFile(path, kMostBytes), nullptr, /*allow_exceptions=*/false);
+  const InputFile file(path);
+  if (file.size() > kMostBytes) {
+    throw UsageError(fmt::format("{} is no config.json of Hugging Face's: it has {} bytes", path, file.size()));
+  }
+  const auto json = valuesIn(file);
   if (!json.is_object()) {
     throw UsageError(path + " is no config.json of Hugging Face's: it holds no JSON object");
   }
   for (const auto& [key, value] : kFixed) {
     if (const auto found = json.find(key); found != json.end() && *found != value) {
-      throw UsageError(fmt::format("{}: {} is {}, only {} can be trained", path, key, found->dump(), value.dump()));
+      throw UsageError(fmt::format("{}: {} is {}, only {} can be trained", path, key, shown(*found), value.dump()));
     }
   }
   const auto size = [&](const char* key, int64_t largest = kLargestSize) {
@@ -105,7 +143,7 @@ Gpt2Config Gpt2Config::fromFile(const std::string& path) {
   }
   if (const auto inner = json.find("n_inner");
       inner != json.end() && !inner->is_null() && *inner != 4 * config.hidden) {
-    throw UsageError(fmt::format("{}: n_inner is {}, only four times n_embd can be trained", path, inner->dump()));
+    throw UsageError(fmt::format("{}: n_inner is {}, only four times n_embd can be trained", path, shown(*inner)));
   }
   return config;
 }

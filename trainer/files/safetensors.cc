@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 
 #include "tools/common/error.h"
 #include "trainer/files/finite.h"
+#include "trainer/files/json_input.h"
 #include "transport/base/check.h"
 
 namespace gloo_bypass::trainer {
@@ -18,7 +18,6 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 32 << 20;  // of 100,000 tensors; gpt2-xl's checkpoint has 200 KB
-constexpr size_t kMaxTokenBytes = 1 << 16;      // of a name, or a value of the metadata
 constexpr size_t kMaxMetadata = 1024;           // entries
 constexpr size_t kMaxElementsOfAnArray = 8;     // a shape's
 constexpr const char* kMetadata = "__metadata__";
@@ -56,75 +55,6 @@ const Dtype* findDtype(std::string_view name) {
       std::find_if(kDtypes.begin(), kDtypes.end(), [&](const Dtype& dtype) { return dtype.name == name; });
   return found == kDtypes.end() ? nullptr : found;
 }
-
-// The characters of a file's header as the parser asks for them; a part of them is in memory. The parser keeps what it
-// reads of a string or a number several times over, so these have a bound.
-class HeaderText {
- public:
-  HeaderText(const InputFile& file, uint64_t begin, uint64_t bytes) : file_(file), next_(begin), left_(bytes) {
-    fill();
-  }
-
-  bool atEnd() const { return at_ == part_.size(); }
-  char current() const { return part_[at_]; }
-  void advance() {
-    follow(part_[at_]);
-    if (++at_ == part_.size()) {
-      fill();
-    }
-  }
-
- private:
-  static constexpr size_t kPartBytes = 1 << 16;
-
-  // Counts the bytes of a string or a number.
-  void follow(char c) {
-    if (isString_) {
-      isString_ = isEscaped_ || c != '"';
-      isEscaped_ = !isEscaped_ && c == '\\';
-    } else {
-      constexpr std::string_view kBetween = " \t\r\n,:[]{}";
-      isString_ = c == '"';
-      tokenBytes_ = isString_ || kBetween.find(c) != std::string_view::npos ? 0 : tokenBytes_;
-    }
-    if (++tokenBytes_ > kMaxTokenBytes) {
-      throw UsageError(
-          fmt::format("{}: the header has a text or number of more than {} bytes", file_.path(), kMaxTokenBytes));
-    }
-  }
-  void fill() {
-    part_.resize(static_cast<size_t>(std::min<uint64_t>(left_, kPartBytes)));
-    at_ = 0;
-    file_.read(next_, std::as_writable_bytes(std::span(part_)));
-    next_ += part_.size();
-    left_ -= part_.size();
-  }
-
-  const InputFile& file_;
-  uint64_t next_, left_;
-  std::string part_;
-  size_t at_ = 0, tokenBytes_ = 0;
-  bool isString_ = false, isEscaped_ = false;
-};
-
-// An input iterator over it, as the parser wants one.
-struct HeaderIterator {
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = char;
-
-  HeaderText* text = nullptr;  // null: the end
-  char operator*() const { return text->current(); }
-  HeaderIterator& operator++() {
-    text->advance();
-    return *this;
-  }
-  bool operator==(const HeaderIterator& other) const {
-    return (text == nullptr || text->atEnd()) == (other.text == nullptr || other.text->atEnd());
-  }
-};
 
 uint64_t unsignedOr(const nlohmann::json& value, const std::string& what) {
   if (!value.is_number_unsigned()) {
@@ -260,7 +190,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
                                  headerBytes + kLengthBytes));
   }
   const uint64_t dataBytes = afterLength - headerBytes;
-  HeaderText text(file_, kLengthBytes, headerBytes);
+  JsonInput text(file_, kLengthBytes, headerBytes);
   HeaderEntries entries(path, [&](const std::string& name, const nlohmann::json& entry) {
     const bool isNew =
         name != kMetadata
@@ -271,12 +201,9 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
       throw UsageError(fmt::format("{}: {:?} is there twice", path, name));
     }
   });
-  const auto header = nlohmann::json::parse(
-      HeaderIterator{&text}, HeaderIterator{},
-      [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& part) {
-        return entries.keeps(depth, event, part);
-      },
-      /*allow_exceptions=*/false);
+  const auto header = text.parse([&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& part) {
+    return entries.keeps(depth, event, part);
+  });
   if (!header.is_object()) {
     throw UsageError(entries.noObject());
   }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.h"
+#include "tests/trainer/peak_memory.h"
 #include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
@@ -87,6 +88,37 @@ TEST_F(Gpt2ConfigFile, AnotherArithmetic_IsRefused) {
             ": activation_function is \"relu\", only \"gelu_new\" can be trained");
   EXPECT_EQ(refusalOf("tie_word_embeddings", false), ": tie_word_embeddings is false, only true can be trained");
   EXPECT_EQ(refusalOf("n_inner", 1024), ": n_inner is 1024, only four times n_embd can be trained");
+}
+
+TEST_F(Gpt2ConfigFile, ControlCharactersAndLongTexts_AreShownPrintableAndCut) {
+  EXPECT_EQ(refusalOf("model_type", "l\x7f"), ": model_type is \"l\\x7f\", only \"gpt2\" can be trained");
+  const std::string shown = ": model_type is \"" + std::string(99, 'a') + "..., only \"gpt2\" can be trained";
+  EXPECT_EQ(refusalOf("model_type", std::string(1000, 'a')), shown);
+}
+
+TEST_F(Gpt2ConfigFile, ListForASingleValue_IsRefused) {
+  for (const char* key : {"n_layer", "n_inner", "model_type", "tie_word_embeddings"}) {
+    for (const auto& value : {nlohmann::json::array({1}), nlohmann::json::object()}) {
+      EXPECT_EQ(refusalOf(key, value), std::string(": ") + key + " must be a single value");
+    }
+  }
+}
+
+TEST_F(Gpt2ConfigFile, LongFiles_CostAtMostFourTimesTheirBytes) {
+  constexpr size_t kBytes = (1 << 20) - 100;
+  const auto list = [](const char* begin, const char* each, const char* end) {
+    return testing::longList(kBytes, begin, each, end);
+  };
+  for (const std::string& text :
+       {list("{\"a\":[", "0", "]}"), list("{\"n_layer\":[", "0", "]}"), list("{", "\"{i}\":0", "}"),
+        list("{", "\"n_layer\":0", "}"), list("{\"a\":[", "{}", "]}"), list("", "{\"a\":", ""),
+        list("{\"a\":[", "[[[[[[[[]]]]]]]]", "]}"), std::string(kBytes, '['), std::string(kBytes, ' '),
+        "{\"" + std::string(kBytes, 'a') + "\":0}", "{\"model_type\":\"" + std::string(kBytes, 'a') + "\"}",
+        "{\"n_layer\":" + std::string(kBytes, '1') + "}"}) {
+    writeText(path_, text);
+    EXPECT_LT(testing::peakMemoryOf([&] { (void)Gpt2Config::fromFile(path_); }), 4 * kBytes) << text.substr(0, 40);
+  }
+  EXPECT_EQ(refusalOf(std::string(2 << 20, ' ')), " is no config.json of Hugging Face's: it has 2097152 bytes");
 }
 
 TEST_F(Gpt2ConfigFile, NoConfiguration_IsRefused) {

@@ -1,19 +1,15 @@
 #include "trainer/files/safetensors.h"
 
-#include <malloc.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <limits>
 #include <map>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.h"
+#include "tests/trainer/peak_memory.h"
 #include "tools/common/error.h"
 
 namespace gloo_bypass::trainer {
@@ -164,66 +160,24 @@ TEST_F(Safetensors, OtherKeysAndEscapes_AreReadAllTheSame) {
   EXPECT_EQ(opened.tensors().begin()->first, "\xc3\xa9\"");
 }
 
-size_t peakMemory() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) {
-      return std::stoul(line.substr(line.find_first_of("0123456789"))) * 1024;
-    }
-  }
-  return 0;
-}
-
-// In a separate process, so that it cannot reuse memory that was freed before.
-size_t memoryOfOpening(const std::string& path) {
-  ::malloc_trim(0);
-  int toHere[2];
-  if (::pipe(toHere) != 0) {
-    return 0;
-  }
-  const pid_t child = ::fork();
-  if (child == 0) {
-    std::ofstream("/proc/self/clear_refs") << 5;  // the peak is what is used now
-    const size_t before = peakMemory();
-    try {
-      const SafetensorsFile opened(path);
-    } catch (const ProgramError&) {
-    }
-    const size_t bytes = peakMemory() - before;
-    ::_exit(::write(toHere[1], &bytes, sizeof bytes) == sizeof bytes ? 0 : 1);
-  }
-  size_t bytes = std::numeric_limits<size_t>::max();
-  EXPECT_EQ(::read(toHere[0], &bytes, sizeof bytes), static_cast<ssize_t>(sizeof bytes));
-  ::close(toHere[0]);
-  ::close(toHere[1]);
-  ::waitpid(child, nullptr, 0);
-  return bytes;
-}
-
 TEST_F(Safetensors, LongHeaders_CostAtMostFourTimesTheirBytes) {
   constexpr size_t kBytes = 20 << 20;
-  // `each` has the part's number, in hexadecimal.
-  const auto list = [](const std::string& begin, const std::string& each, const std::string& end) {
-    std::string text = begin;
-    for (size_t i = 0; text.size() < kBytes; ++i) {
-      text += fmt::format(fmt::runtime(each), fmt::arg("i", fmt::format("{:x}", i))) + ',';
-    }
-    text.back() = ' ';
-    return text + end;
+  const auto list = [](const char* begin, const char* each, const char* end) {
+    return testing::longList(kBytes, begin, each, end);
   };
   const std::map<std::string, std::function<std::string()>> headers{
-      {"tensors", [&] { return list("{", "\"{i}\":{{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", "}"); }},
-      {"dimensions", [&] { return list("{\"a\":{\"dtype\":\"U8\",\"data_offsets\":[0,0],\"shape\":[", "0", "]}}"); }},
-      {"metadata", [&] { return list("{\"__metadata__\":{", "\"{i}\":\"\"", "}}"); }},
-      {"keys", [&] { return list("{\"a\":{", "\"{i}\":0", "}}"); }},
+      {"tensors", [&] { return list("{", R"("{i}":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})", "}"); }},
+      {"dimensions", [&] { return list(R"({"a":{"dtype":"U8","data_offsets":[0,0],"shape":[)", "0", "]}}"); }},
+      {"metadata", [&] { return list(R"({"__metadata__":{)", R"("{i}":"")", "}}"); }},
+      {"keys", [&] { return list(R"({"a":{)", R"("{i}":0)", "}}"); }},
       {"text", [&] { return "{\"" + std::string(kBytes, 'a') + "\":0}"; }},
       {"number", [&] { return "{\"a\":" + std::string(kBytes, '1') + "}"; }},
       {"depth", [&] { return std::string(kBytes, '['); }},
-      {"objects", [&] { return list("", "{{\"a\":", ""); }},
+      {"objects", [&] { return list("", R"({"a":)", ""); }},
       {"blanks", [&] { return "{" + std::string(kBytes, ' ') + "}"; }}};
   for (const auto& [name, header] : headers) {
     writeText(path_, file(header(), ""));
-    EXPECT_LT(memoryOfOpening(path_), 4 * kBytes) << name;
+    EXPECT_LT(testing::peakMemoryOf([&] { const SafetensorsFile opened(path_); }), 4 * kBytes) << name;
   }
 }
 
