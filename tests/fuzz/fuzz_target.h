@@ -18,6 +18,10 @@ void fuzzSession(std::span<const std::uint8_t> input);
 // The same for a pair with two or three paths each: a lead and its rails.
 void fuzzRails(std::span<const std::uint8_t> input);
 
+// The same over sealed datagrams, with one path or two: a stranger alters what travels, a peer what it seals. Aborts,
+// too, if a datagram opens that nobody has sealed, or gives other bytes.
+void fuzzSealed(std::span<const std::uint8_t> input);
+
 // The bytes are a pcap or pcapng file: read and analysed as capture_analyser does. Aborts if the kinds of bytes do not
 // add up to the total.
 void fuzzCapture(std::span<const std::uint8_t> input);
@@ -43,6 +47,32 @@ void fuzzMemif(std::span<const std::uint8_t> input);
 
 // The bytes are a safetensors file. Aborts if a tensor lies outside, or if an error is not one printable line.
 void fuzzSafetensors(std::span<const std::uint8_t> input);
+
+// The bytes are a model's config.json. Aborts if it gives sizes of no model, or if an error is not one printable line.
+void fuzzConfig(std::span<const std::uint8_t> input);
+
+// The bytes are edits of a correct folder of tokenised text. Aborts if a token is read that is none, or if an error is
+// not one printable line.
+void fuzzShards(std::span<const std::uint8_t> input);
+
+// The bytes are a table of algorithms, or names of some. Aborts if there is nothing to choose, or if an error is not
+// one printable line.
+void fuzzChoices(std::span<const std::uint8_t> input);
+
+// The bytes are a key file. Aborts if another key is read than it has, or if an error shows anything of it.
+void fuzzKeyFile(std::span<const std::uint8_t> input);
+
+// The bytes are edits of a peer's offer of keys and of its address. Aborts if one is accepted that nobody with the key
+// has proven, or if two ranks get different keys.
+void fuzzOffer(std::span<const std::uint8_t> input);
+
+// The bytes are a put, a get, an answer to one, or the text of a remote key. Aborts if encoding the decoded one does
+// not give the same.
+void fuzzRemoteMessage(std::span<const std::uint8_t> input);
+
+// The bytes are a script: a peer that says anything about puts and gets, and what the program under test puts and gets
+// itself. Aborts if a byte outside the buffers changes.
+void fuzzRemote(std::span<const std::uint8_t> input);
 
 // The bytes are a script: clients and strangers of the benchmark's key/value store. Aborts if a client that keeps the
 // rules does not get what it has set.

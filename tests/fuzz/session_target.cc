@@ -5,8 +5,10 @@
 #include <memory>
 
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/script.h"
 #include "transport/base/check.h"
 #include "transport/core/session.h"
+#include "transport/security/packet_protection.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::fuzz {
@@ -20,24 +22,18 @@ constexpr std::size_t kMaxOperations = 256;  // of the user, in one script
 constexpr std::size_t kMaxMessageBytes = 20'000;
 constexpr int kMaxDatagramsAtOnce = 5'000;  // more without time passing is a loop
 constexpr std::size_t kMemoryBound = 24u << 20;
+// Of sealed sessions: short scripts reach several keys, and few forgeries end a session.
+constexpr security::ProtectionLimits kSealLimits{.packetsPerKey = 12, .mostPacketsPerKey = 2'000, .mostForgeries = 40};
+constexpr std::size_t kMostNumbersSkipped = 64;
 
-class Script {
- public:
-  explicit Script(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
-  bool done() const { return at_ >= bytes_.size(); }
-  std::uint8_t byte() { return done() ? 0 : bytes_[at_++]; }
-  std::uint16_t word() { return static_cast<std::uint16_t>(byte() | byte() << 8); }
-  std::span<const std::uint8_t> take(std::size_t count) {
-    count = std::min(count, bytes_.size() - std::min(at_, bytes_.size()));
-    const auto taken = bytes_.subspan(at_, count);
-    at_ += count;
-    return taken;
-  }
+using Datagram = std::vector<std::byte>;
+using security::PacketProtection;
 
- private:
-  std::span<const std::uint8_t> bytes_;
-  std::size_t at_ = 0;
-};
+security::Secret secretOf(std::uint64_t direction) {
+  security::Secret secret;
+  std::memcpy(secret.writable().data(), &direction, sizeof direction);
+  return secret;
+}
 
 SessionConfig configOf(std::uint8_t choice) {
   SessionConfig config;
@@ -52,10 +48,37 @@ SessionConfig configOf(std::uint8_t choice) {
   return config;
 }
 
+// A datagram on its way, and sealed where the sessions are: whoever has the key alters what is plain, whoever is on the
+// path what is sealed.
+struct Sent {
+  Datagram plain, sealed;
+};
+
 class Side {
  public:
   Side(const SessionConfig& config, std::uint64_t id, const Session* lead = nullptr)
       : session(config, id, id * 77, lead), id(id) {}
+
+  // Before connect(): seals what it sends to `peer`, and opens what comes from there.
+  void seal(std::uint64_t peer) {
+    session.markSealed();
+    protection = std::make_unique<PacketProtection>(
+        secretOf(id), secretOf(peer), id < peer ? security::KeyChanges::kBegins : security::KeyChanges::kFollows,
+        security::makeAead, kSealLimits);
+  }
+  // As it travels; empty: the keys are used up.
+  Datagram onWire(const Datagram& plain) {
+    if (!protection || plain.size() < wire::kSealedHeaderBytes) return plain;
+    Datagram sealed(plain.size() + PacketProtection::kOverheadBytes);
+    const auto header = std::span(plain).first(wire::kSealedHeaderBytes);
+    sealed.resize(protection->seal(header, std::span(plain).subspan(wire::kSealedHeaderBytes), sealed.data()));
+    endIfSpent();
+    return sealed;
+  }
+  void endIfSpent() {
+    if (!protection->spent()) return;
+    session.fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "the keys are used up"}, /*tellPeer=*/false);
+  }
 
   void post(Script& script, bool send) {
     if (operations_ >= kMaxOperations) return;
@@ -89,9 +112,10 @@ class Side {
           session.undoTransmit();
           return false;
         }
-        std::vector<std::byte> datagram(out.header.begin(), out.header.end());
-        datagram.insert(datagram.end(), out.payload.begin(), out.payload.end());
-        if (sent.size() < kMaxQueued) sent.push_back(std::move(datagram));
+        Datagram plain(out.header.begin(), out.header.end());
+        plain.insert(plain.end(), out.payload.begin(), out.payload.end());
+        Datagram sealed = onWire(plain);
+        if (sent.size() < kMaxQueued) sent.push_back({std::move(plain), std::move(sealed)});
       }
     }
     GLOO_BYPASS_CHECK(session.memoryBytes() < kMemoryBound);
@@ -101,7 +125,8 @@ class Side {
 
   Session session;
   const std::uint64_t id;
-  std::deque<std::vector<std::byte>> sent;
+  std::unique_ptr<PacketProtection> protection;  // null: nothing is sealed
+  std::deque<Sent> sent;
 
  private:
   std::vector<std::unique_ptr<std::byte[]>> buffers_;
@@ -114,13 +139,17 @@ using End = std::deque<Side>;
 
 class FuzzedPair {
  public:
-  FuzzedPair(std::uint8_t choice, std::size_t paths) {
+  FuzzedPair(std::uint8_t choice, std::size_t paths, bool sealed = false) {
     addPaths(a_, choice, 11, paths);
     addPaths(b_, choice, 22, paths);
+    for (std::size_t path = 0; sealed && path < paths; ++path) {
+      a_[path].seal(b_[path].id);
+      b_[path].seal(a_[path].id);
+    }
     if ((choice & 16) != 0) return;  // the script connects
     for (std::size_t path = 0; path < paths; ++path) {
-      a_[path].session.connect(now_, b_[path].id, kDatagramBytes);
-      b_[path].session.connect(now_, a_[path].id, kDatagramBytes);
+      connect(a_[path], b_[path]);
+      connect(b_[path], a_[path]);
     }
     settle();
   }
@@ -163,7 +192,7 @@ class FuzzedPair {
         alter(script, here, there, false);
         break;
       case 7:
-        invent(script, there);
+        invent(script, here, there);
         break;
       case 8:
       case 9:
@@ -194,7 +223,7 @@ class FuzzedPair {
         here.refuseNext();
         break;
       case 20:
-        here.session.connect(now_, there.id, kDatagramBytes);
+        connect(here, there);
         break;
       case 21:
         reorder(here);
@@ -204,6 +233,9 @@ class FuzzedPair {
         break;
       case 23:
         splice(script, here, there);
+        break;
+      case 24:
+        skipNumbers(script, here);
         break;
       default:
         deliver(here, there);
@@ -239,59 +271,90 @@ class FuzzedPair {
     collect(b_);
   }
 
-  void hand(Side& to, const std::vector<std::byte>& datagram) {
+  void connect(Side& here, const Side& there) {
+    const std::size_t overhead = here.protection ? PacketProtection::kOverheadBytes : 0;
+    here.session.connect(now_, there.id, kDatagramBytes - overhead);
+  }
+
+  // `plain`: what a sealed datagram must give if it opens; null: nobody has sealed it, and it must not.
+  void hand(Side& to, const Datagram& onWire, const Datagram* plain) {
     // A copy of exactly this size, so that reading beyond it is detected.
-    const std::vector<std::byte> exact(datagram.begin(), datagram.end());
+    Datagram exact(onWire.begin(), onWire.end());
+    if (to.protection) {
+      Datagram opened(exact.size());
+      const auto verdict = to.protection->open(exact, opened.data());
+      to.endIfSpent();
+      if (verdict != PacketProtection::Verdict::kOpened) return;
+      opened.resize(opened.size() - PacketProtection::kOverheadBytes);
+      const auto sameFrom = [](const Datagram& of) { return std::span(of).subspan(wire::kSealedHeaderBytes); };
+      GLOO_BYPASS_CHECK(plain != nullptr && std::ranges::equal(sameFrom(opened), sameFrom(*plain)));
+      exact = Datagram(opened.begin(), opened.end());
+    }
     to.session.handleDatagram(now_, exact);
     to.collect(now_);
+  }
+  // What whoever has the sender's key makes of it. Sealed datagrams need no checksums; to plain ones they are mended.
+  void handMade(Side& from, Side& to, Datagram& plain) {
+    fixChecksums(plain);
+    hand(to, from.onWire(plain), &plain);
   }
 
   void deliver(Side& from, Side& to) {
     if (from.sent.empty()) return;
-    const std::vector<std::byte> datagram = std::move(from.sent.front());
+    const Sent datagram = std::move(from.sent.front());
     from.sent.pop_front();
-    hand(to, datagram);
+    hand(to, datagram.sealed, &datagram.plain);
   }
   static void drop(Side& from) {
     if (!from.sent.empty()) from.sent.pop_front();
   }
   void repeat(Side& from, Side& to) {
-    if (!from.sent.empty()) hand(to, std::vector<std::byte>(from.sent.front()));
+    if (from.sent.empty()) return;
+    const Sent datagram = from.sent.front();
+    hand(to, datagram.sealed, &datagram.plain);
   }
   static void reorder(Side& from) {
     if (from.sent.size() < 2) return;
     from.sent.push_back(std::move(from.sent.front()));
     from.sent.pop_front();
   }
+  // A peer may leave out packet numbers; it comes to its next key sooner so.
+  static void skipNumbers(Script& script, Side& from) {
+    if (!from.protection) return;
+    const Datagram nothing(wire::kCommonHeaderBytes);
+    for (std::size_t left = script.byte() % kMostNumbersSkipped; left > 0; --left) (void)from.onWire(nothing);
+  }
 
-  // Changes a few bytes of a real datagram; with correct checksums, a malicious peer could send it.
-  void alter(Script& script, Side& from, Side& to, bool fix) {
+  // Changes a few bytes of a real datagram: behind its seal and with correct checksums, as a malicious peer could, or
+  // as it travels.
+  void alter(Script& script, Side& from, Side& to, bool asPeer) {
     if (from.sent.empty()) return;
-    std::vector<std::byte> datagram = std::move(from.sent.front());
+    Sent datagram = std::move(from.sent.front());
     from.sent.pop_front();
+    Datagram& bytes = asPeer || !from.protection ? datagram.plain : datagram.sealed;
+    const Datagram before = bytes;
     const int changes = 1 + script.byte() % 4;
-    for (int i = 0; i < changes && !datagram.empty(); ++i) {
+    for (int i = 0; i < changes && !bytes.empty(); ++i) {
       // Mostly in the headers, since they matter most.
-      const std::size_t at = script.byte() % std::min<std::size_t>(datagram.size(), 160);
-      datagram[at] = static_cast<std::byte>(script.byte());
+      const std::size_t at = script.byte() % std::min<std::size_t>(bytes.size(), 160);
+      bytes[at] = static_cast<std::byte>(script.byte());
     }
-    if (fix) fixChecksums(datagram);
-    hand(to, datagram);
+    if (asPeer) return handMade(from, to, bytes);
+    hand(to, bytes, bytes == before ? &datagram.plain : nullptr);
   }
 
   // Copies a field of one datagram into another.
   void splice(Script& script, Side& from, Side& to) {
     if (from.sent.size() < 2) return;
-    std::vector<std::byte> datagram = from.sent[0];
-    const std::vector<std::byte>& donor = from.sent[1];
+    Datagram datagram = from.sent[0].plain;
+    const Datagram& donor = from.sent[1].plain;
     const std::size_t begin = script.byte() % datagram.size();
     const std::size_t end = std::min({begin + script.byte() % 32, datagram.size(), donor.size()});
     for (std::size_t i = begin; i < end; ++i) datagram[i] = donor[i];
-    fixChecksums(datagram);
-    hand(to, datagram);
+    handMade(from, to, datagram);
   }
 
-  void invent(Script& script, Side& to) {
+  void invent(Script& script, Side& from, Side& to) {
     wire::PacketHeader header;
     static constexpr wire::FrameType kTypes[] = {
         wire::FrameType::kHello,      wire::FrameType::kAck,    wire::FrameType::kProbe,
@@ -304,7 +367,7 @@ class FuzzedPair {
     wire::PacketWriter writer;
     writer.begin(header);
     const std::span<const std::byte> common = writer.finish();
-    std::vector<std::byte> datagram(common.begin(), common.end());
+    Datagram datagram(common.begin(), common.end());
     datagram.resize(wire::kCommonHeaderBytes);
     // The rest of the header as the script says; flags and number of ranges included.
     const auto raw = script.take(wire::kCommonHeaderBytes - 20);
@@ -316,8 +379,7 @@ class FuzzedPair {
     for (const std::uint8_t each : rest) datagram.push_back(static_cast<std::byte>(each));
     datagram[18] = static_cast<std::byte>(headerBytes & 0xff);
     datagram[19] = static_cast<std::byte>(headerBytes >> 8);
-    fixChecksums(datagram);
-    hand(to, datagram);
+    handMade(from, to, datagram);
   }
 
   // Lets time pass; runs timers when they are due. No timer may ask for the past once it has run.
@@ -362,6 +424,13 @@ class FuzzedPair {
 void fuzzSession(std::span<const std::uint8_t> input) {
   Script script(input);
   FuzzedPair pair(script.byte(), 1);
+  for (int steps = 0; !script.done() && steps < 2000; ++steps) pair.step(script);
+}
+
+void fuzzSealed(std::span<const std::uint8_t> input) {
+  Script script(input);
+  const std::uint8_t choice = script.byte();
+  FuzzedPair pair(choice, 1 + (choice >> 7), /*sealed=*/true);
   for (int steps = 0; !script.done() && steps < 2000; ++steps) pair.step(script);
 }
 
