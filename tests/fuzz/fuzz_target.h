@@ -74,6 +74,10 @@ void fuzzRemoteMessage(std::span<const std::uint8_t> input);
 // itself. Aborts if a byte outside the buffers changes.
 void fuzzRemote(std::span<const std::uint8_t> input);
 
+// The bytes are a script: peers and strangers of RDMA's control connection, the user's calls, and time. Aborts if an
+// observer is called that is not there, or if an honest peer cannot connect afterwards.
+void fuzzControl(std::span<const std::uint8_t> input);
+
 // The bytes are a script: clients and strangers of the benchmark's key/value store. Aborts if a client that keeps the
 // rules does not get what it has set.
 void fuzzStore(std::span<const std::uint8_t> input);

@@ -14,6 +14,8 @@ TEST(FuzzReplay, AddressCorpus_IsHandled) { replay("address", fuzzAddress, 4); }
 TEST(FuzzReplay, AddressMutations_AreHandled) { mutate("address", fuzzAddress, 20'000, 200); }
 TEST(FuzzReplay, MemifCorpus_IsHandled) { replay("memif", fuzzMemif, 4); }
 TEST(FuzzReplay, MemifMutations_AreHandled) { mutate("memif", fuzzMemif, 3'000, 100); }
+TEST(FuzzReplay, ControlCorpus_IsHandled) { replay("control", fuzzControl, 3); }
+TEST(FuzzReplay, ControlMutations_AreHandled) { mutate("control", fuzzControl, 500, 200); }
 
 }  // namespace
 }  // namespace gloo_bypass::fuzz

@@ -304,11 +304,12 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   reader(target, from);
   const auto it = sessions_.find(target);
   const bool wellFormed = magic == (keyed_ ? kKeyedMagic : kPlainMagic) && target != 0;
-  const bool known = wellFormed && it != sessions_.end() && it->second.socket == 0 &&
+  const bool exists = it != sessions_.end() && !it->second.over;
+  const bool known = wellFormed && exists && it->second.socket == 0 &&
                      (it->second.peer == 0 || (it->second.peer == from && from < target && proven(it->second, socket)));
   if (!known) {
     // Otherwise the dialler would try again, although no one will ever answer.
-    if (wellFormed && it == sessions_.end() && !keyed_) (void)say({}, socket, kAbort);
+    if (wellFormed && !exists && !keyed_) (void)say({}, socket, kAbort);
     if (const Session* const gone = wellFormed && keyed_ ? departed(target, socket) : nullptr) {
       (void)say(*gone, socket, kAbort);
     }
@@ -383,6 +384,8 @@ bool ControlPlane::say(const Session& session, Socket& socket, char what) {
 
 // Null: there is none, or the socket is not its peer's.
 const ControlPlane::Session* ControlPlane::departed(std::uint64_t session, const Socket& socket) const {
+  const auto it = sessions_.find(session);
+  if (it != sessions_.end() && it->second.over && it->second.keys && proven(it->second, socket)) return &it->second;
   for (const auto& [id, gone] : departed_) {
     if (id == session && proven(gone, socket)) return &gone;
   }
@@ -401,6 +404,7 @@ void ControlPlane::lost(std::uint64_t sessionId, bool aborted, const std::string
   const auto it = sessions_.find(sessionId);
   if (it == sessions_.end()) return;
   sockets_.erase(std::exchange(it->second.socket, 0));
+  it->second.over = true;
   it->second.observer->onPeerGone(aborted, cause);
 }
 

@@ -93,6 +93,7 @@ class ControlPlane {
     std::uint64_t socket = 0;  // key in sockets_; 0: none
     bool peerReady = false;
     std::optional<ControlKeys> keys;
+    bool over = false;  // the observer knows that the peer is gone
     // Where to dial; port 0: the peer dials.
     GidBytes ip{};
     std::uint16_t port = 0;
