@@ -88,7 +88,12 @@ TEST(World, OnceBroken_IsMended) {
       "world seed=16907\n"
       "edge from=1 to=0 delay=5.83ms\n"
       "operation type=uint8 count=980\n"
-      "fault kind=mtu at=1.45ms bytes=772\n"};
+      "fault kind=mtu at=1.45ms bytes=772\n",
+      // Both ends began key changes, and one went two keys ahead of what the other had opened.
+      "world seed=9434\n"
+      "pair key-packets=1\n"
+      "edge loss=20%\n"
+      "message length=1 receive-at=68.9us\n"};
   for (const std::string text : kScripts) {
     const auto script = parseScript(text);
     ASSERT_TRUE(script.ok()) << script.error().message;
