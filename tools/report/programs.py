@@ -55,6 +55,18 @@ def heads_problem(sizes, ranks):
 
 
 FULL, SHORT, TINY = EFFORTS = ("full", "short", "tiny")
+
+
+def training_of(**samples):
+    """Settings by effort: a batch of so many samples of so many tokens."""
+    return {
+        FULL: DISTILGPT2 | samples | {"warm_up": 3, "steps": 8},
+        SHORT: DISTILGPT2 | samples | {"warm_up": 1, "steps": 3},
+        TINY: {"layers": 1, "heads": 2, "hidden": 32, "vocabulary": 64}
+        | {"batch": 1, "length": 8, "warm_up": 1, "steps": 2},
+    }
+
+
 TABLE = (
     Program(
         "decoding",
@@ -88,12 +100,7 @@ TABLE = (
         "training",
         "training",
         "a step of DistilGPT2 under DistributedDataParallel",
-        {
-            FULL: DISTILGPT2 | {"batch": 1, "length": 64, "warm_up": 3, "steps": 8},
-            SHORT: DISTILGPT2 | {"batch": 1, "length": 64, "warm_up": 1, "steps": 3},
-            TINY: {"layers": 1, "heads": 2, "hidden": 32, "vocabulary": 64}
-            | {"batch": 1, "length": 8, "warm_up": 1, "steps": 2},
-        },
+        training_of(batch=1, length=64),
         (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
         ("transformers",),
     ),
@@ -112,12 +119,7 @@ TABLE = (
         "cuda_training",
         "training",
         "a step of DistilGPT2 on a GPU, in bf16, under DistributedDataParallel",
-        {
-            FULL: DISTILGPT2 | {"batch": 8, "length": 256, "warm_up": 3, "steps": 8},
-            SHORT: DISTILGPT2 | {"batch": 8, "length": 256, "warm_up": 1, "steps": 3},
-            TINY: {"layers": 1, "heads": 2, "hidden": 32, "vocabulary": 64}
-            | {"batch": 1, "length": 8, "warm_up": 1, "steps": 2},
-        },
+        training_of(batch=8, length=256),
         (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
         ("transformers",),
         device="cuda",
