@@ -14,8 +14,8 @@
 // come through for kSmallest. The search begins anew from there.
 //
 // A path that carries nothing, or a peer that stands still, is not narrow. So each probe of the size in use has a
-// companion of kSmallest bytes right behind it, and a try counts only if its companion is answered. Tries that do not
-// count become rarer.
+// companion of kSmallest bytes right before it, and a try counts only if its companion is answered. Tries that do not
+// count become rarer. A peer that receives both at once answers the last one: so the companion goes first.
 #pragma once
 
 #include <algorithm>
@@ -56,21 +56,26 @@ class PathProbe {
   bool due(TimePoint now) const { return now >= sendAt_; }
   TimePoint deadline() const { return sendAt_; }
   // The size of the next probe; 0: none is to be sent.
-  std::size_t candidate() const { return companion_ == Companion::kDue ? kSmallest : candidate_; }
+  std::size_t candidate() const { return companionIsDue() ? kSmallest : candidate_; }
   // A probe went out; the next is due after `timeout`, or the next smaller size is tried then.
   void onSent(TimePoint now, Duration timeout) {
-    if (companion_ == Companion::kDue) {
-      companion_ = Companion::kSent;
-      sendAt_ = now + std::clamp(timeout * (1 << uncounted_), timeout, std::max(timeout, kLongestPause));
+    if (companionIsDue()) {
+      endTry();
+      try_ = Try::kCompanionSent;
       return;
     }
-    dropUnanswered();
     ++tries_;
-    if (verifying()) {
-      companion_ = Companion::kDue;
-    } else {
-      sendAt_ = now + timeout;
-    }
+    sendAt_ = now + timeout;
+    if (!verifying()) return;
+    try_ = Try::kSent;
+    sendAt_ = now + std::clamp(timeout * (1 << uncounted_), timeout, std::max(timeout, kLongestPause));
+  }
+  // The link did not take it after all. Elsewhere that is as if it were lost.
+  void onNotSent() {
+    if (!verifying()) return;
+    if (try_ == Try::kSent) --tries_;
+    try_ = Try::kNone;
+    isAnswered_ = false;
   }
   // True: confirmed() has become smaller.
   bool onTimeout(TimePoint now) {
@@ -79,17 +84,16 @@ class PathProbe {
       tryNow(now, wanted_);
       return false;
     }
-    dropUnanswered();
-    if (companion_ == Companion::kDue || tries_ < (verifying() ? triesToShrink_ : kTries)) return false;
+    endTry();
+    if (try_ == Try::kCompanionSent || tries_ < (verifying() ? triesToShrink_ : kTries)) return false;
     const bool shrunk = verifying();
     if (shrunk) confirmed_ = confirmed_ > kUsualSmallest ? kUsualSmallest : kSmallest;
     searchBelow(now, candidate_);
     return shrunk;
   }
   void onReply(TimePoint now, std::size_t size) {
-    if (verifying() && size == kSmallest && companion_ == Companion::kSent) {
-      companion_ = Companion::kAnswered;
-      uncounted_ = 0;
+    if (verifying() && size == kSmallest) {
+      isAnswered_ = try_ != Try::kNone;
       return;
     }
     if (size != candidate_ || candidate_ == 0 || tries_ == 0) return;
@@ -99,7 +103,7 @@ class PathProbe {
   }
   void stop() {
     candidate_ = 0;
-    companion_ = Companion::kNone;
+    try_ = Try::kNone;
     sendAt_ = kNever;
   }
 
@@ -119,8 +123,8 @@ class PathProbe {
   }
 
  private:
-  // Of the last probe, while verifying().
-  enum class Companion : std::uint8_t { kNone, kDue, kSent, kAnswered };
+  // While verifying(): what has gone out of the try under way.
+  enum class Try : std::uint8_t { kNone, kCompanionSent, kSent };
   // Between tries that do not count.
   static constexpr Duration kLongestPause = std::chrono::seconds(1);
   static constexpr int kMostDoublings = 6;
@@ -130,12 +134,13 @@ class PathProbe {
   // leave of 1500; then what is below kUsualSmallest, MTU 1200, 1000 and 800.
   static constexpr std::array<std::size_t, 9> kUsual = {8972, 4068, 2048, 1472, 1452, 1372, 1172, 972, 772};
 
-  // A try whose companion was not answered in time does not count.
-  void dropUnanswered() {
-    if (companion_ != Companion::kSent) return;
-    companion_ = Companion::kNone;
-    --tries_;
-    uncounted_ = std::min(uncounted_ + 1, kMostDoublings);
+  bool companionIsDue() const { return verifying() && try_ != Try::kCompanionSent; }
+  // One whose companion was not answered in time does not count.
+  void endTry() {
+    if (try_ != Try::kSent) return;
+    try_ = Try::kNone;
+    uncounted_ = isAnswered_ ? 0 : std::min(uncounted_ + 1, kMostDoublings);
+    if (!std::exchange(isAnswered_, false)) --tries_;
   }
   // The size in use is right: a search that was interrupted to verify it goes on.
   void goOn(TimePoint now) {
@@ -146,7 +151,8 @@ class PathProbe {
   }
   void tryNow(TimePoint now, std::size_t size) {
     candidate_ = size;
-    companion_ = Companion::kNone;
+    try_ = Try::kNone;
+    isAnswered_ = false;
     tries_ = uncounted_ = 0;
     sendAt_ = now;
   }
@@ -171,8 +177,9 @@ class PathProbe {
   std::size_t interrupted_ = 0;  // the candidate that verifying displaced, with its tries
   int interruptedTries_ = 0;
   int tries_ = 0, triesToShrink_ = kTries;
-  Companion companion_ = Companion::kNone;
-  int uncounted_ = 0;  // tries in a row
+  Try try_ = Try::kNone;
+  bool isAnswered_ = false;  // its companion
+  int uncounted_ = 0;        // tries in a row
   TimePoint sendAt_ = kNever;
   Duration raiseAfter_ = kFirstRaise;
   std::size_t suspected_ = 0;

@@ -339,7 +339,8 @@ void Session::undoTransmit() {
       handshake_.makeDue();
       return;  // it acknowledges nothing
     case Sent::kProbe:
-      break;  // as if lost: the next try comes
+      path_.mtu.onNotSent();
+      break;
     case Sent::kProbeReply:
       break;
     case Sent::kReset:

@@ -401,6 +401,14 @@ TEST(CreditWindow, ConsumedQuickly_GrowsToTheCap) {
   EXPECT_EQ(slow.windowBytes(), 1000u);
 }
 
+// Before each probe that verifies the size in use: its companion, which comes through.
+void sendCompanion(PathProbe& probe, TimePoint now) {
+  if (!probe.verifying()) return;
+  EXPECT_EQ(probe.candidate(), PathProbe::kSmallest);
+  probe.onSent(now, milliseconds(20));
+  probe.onReply(now, PathProbe::kSmallest);
+}
+
 // Simulates a path of `carries` bytes until `end`; returns the probed sizes.
 std::vector<std::size_t> probePath(PathProbe& probe, std::size_t carries, TimePoint end) {
   std::vector<std::size_t> tried;
@@ -408,9 +416,10 @@ std::vector<std::size_t> probePath(PathProbe& probe, std::size_t carries, TimePo
     const TimePoint now = probe.deadline();
     probe.onTimeout(now);
     if (probe.candidate() == 0 || !probe.due(now)) continue;
+    sendCompanion(probe, now);
     tried.push_back(probe.candidate());
     probe.onSent(now, milliseconds(20));
-    if (probe.candidate() <= carries) probe.onReply(now, probe.candidate());
+    if (tried.back() <= carries) probe.onReply(now, tried.back());
   }
   return tried;
 }
@@ -476,8 +485,9 @@ TEST(PathProbe, VerifiedSizeDoesNotPass_FallsInTwoSteps) {
   probe.start(kStart, 1472, 1472);
   TimePoint now = kStart;
   const auto loseProbesOf = [&](std::size_t size) {
-    while (probe.candidate() == size) {
+    while (probe.candidate() == size || (probe.verifying() && probe.confirmed() == size)) {
       EXPECT_TRUE(probe.due(now));
+      sendCompanion(probe, now);
       probe.onSent(now, milliseconds(20));
       now += milliseconds(20);
       if (probe.onTimeout(now)) return true;
@@ -510,6 +520,7 @@ TEST(PathProbe, SearchIsInterruptedByADoubt_GoesOnWhereItWas) {
   EXPECT_EQ(probe.candidate(), 8972u);
   probe.suspect(kStart, 1400);
   EXPECT_TRUE(probe.verifying());
+  sendCompanion(probe, kStart);
   probe.onSent(kStart, milliseconds(20));
   probe.onReply(kStart, 1472);
   EXPECT_EQ(probe.candidate(), 8972u);

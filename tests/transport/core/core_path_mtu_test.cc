@@ -279,7 +279,7 @@ TEST(PathMtu, SearchIsInterruptedAtItsLastTry_ProbesOnceMoreAndKnowsALateReply) 
     (void)probe.onTimeout(now + kTimeout);
   }
   probe.suspect(now, kEthernet);
-  probe.onSent(now, kTimeout);
+  for (int sent = 0; sent < 2; ++sent) probe.onSent(now, kTimeout);  // its companion is the first
   probe.onReply(now += milliseconds(1), kEthernet);
   EXPECT_FALSE(probe.onTimeout(now));
   EXPECT_EQ(probe.candidate(), kJumbo) << "dropped, with no time for a reply";
@@ -296,7 +296,7 @@ TEST(PathMtu, SearchIsInterruptedAtItsLastTry_ItsCandidateIsDroppedAfterOneMore)
   probe.start(now, kEthernet, 2048);
   for (int i = 0; i < 4; ++i) probe.onSent(now, kTimeout);
   probe.suspect(now, kEthernet);
-  probe.onSent(now, kTimeout);
+  for (int sent = 0; sent < 2; ++sent) probe.onSent(now, kTimeout);  // its companion is the first
   probe.onReply(now, kEthernet);
   probe.onSent(now, kTimeout);
   EXPECT_FALSE(probe.onTimeout(now + kTimeout));
@@ -308,10 +308,10 @@ int probesUntilShrunk(PathProbe& probe, TimePoint& now, bool answered, int most)
   constexpr Duration kTimeout = milliseconds(20);
   probe.suspect(now, kJumbo);
   for (int probes = 0; probes < most; ++probes) {
-    EXPECT_EQ(probe.candidate(), kJumbo);
-    probe.onSent(now, kTimeout);
-    EXPECT_TRUE(probe.due(now)) << "its companion follows at once";
     EXPECT_EQ(probe.candidate(), PathProbe::kSmallest);
+    probe.onSent(now, kTimeout);
+    EXPECT_TRUE(probe.due(now)) << "the probe follows at once";
+    EXPECT_EQ(probe.candidate(), kJumbo);
     probe.onSent(now, kTimeout);
     if (answered) probe.onReply(now + milliseconds(1), PathProbe::kSmallest);
     now = probe.deadline();
@@ -338,6 +338,35 @@ TEST(PathMtu, NeitherProbesNorCompanionsAreAnswered_TriesBecomeRarerAndDoNotCoun
   EXPECT_EQ(probe.confirmed(), kJumbo);
   EXPECT_GT(now, TimePoint(seconds(90))) << "a second between two tries";
   EXPECT_EQ(probesUntilShrunk(probe, now, true, 100), PathProbe::kTries);
+}
+
+TEST(PathMtu, LinkTakesTheCompanionAlone_TryDoesNotCount) {
+  PathProbe probe;
+  TimePoint now(seconds(1));
+  probe.start(now, kJumbo, kJumbo);
+  probe.suspect(now, kJumbo);
+  for (int i = 0; i < 100; ++i) {
+    for (int sent = 0; sent < 2; ++sent) probe.onSent(now, milliseconds(20));
+    probe.onNotSent();
+    probe.onReply(now + milliseconds(1), PathProbe::kSmallest);
+    now = probe.deadline();
+    ASSERT_FALSE(probe.onTimeout(now)) << i;
+  }
+}
+
+// Nothing else is under way that would show that the size is right.
+TEST(PathMtu, PeerReceivesProbeAndCompanionAtOnce_SizeStaysInUse) {
+  WireModel wire = jumboPath();
+  wire.bytesPerSecond = 0;  // so they arrive at the same time, and the peer answers when it has both
+  SessionPair pair(1, {}, wire);
+  pair.connectBoth();
+  const auto grown = [&] { return pair.a.session->path().datagramBytes == kJumbo; };
+  ASSERT_TRUE(pair.runUntil(grown, seconds(10)));
+  for (int i = 0; i < 20; ++i) {
+    pair.a.session->suspectDatagramSize(pair.now, kJumbo);
+    pair.runFor(milliseconds(500));
+    ASSERT_TRUE(grown()) << i;
+  }
 }
 
 wire::Hello helloWithChecksums() {
