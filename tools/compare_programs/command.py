@@ -22,13 +22,13 @@ DEFAULT_TRANSPORTS = transports.names(lambda one: one.name == one.device and not
 DESCRIPTION = """\
 Runs the same programs of PyTorch over each transport, through torch.distributed as users do, and prints what each
 gains: tensor-parallel decoding, all-reduces one after the other and with computing between them, and a step of
-DistilGPT2 under DistributedDataParallel; where there is a GPU, also all-reduces of CUDA tensors and such a step on it,
-which the ranks share. One transport a process, since PyTorch reads GLOO_DEVICE_TRANSPORT once; each round goes over
-all transports in turn. Each rank ends with an error unless its bytes went over the transport that it names, by the
-counters, and results must be the same over all. Other libraries may stand among the transports, for all-reduces alone:
-Open MPI, MPICH (each through mpi4py) and DeepSpeed's for inference; the command installs them from PyPI in environments
-of their own. How fast the machine copies and adds 64 MiB is measured before each round, and stored: where memory is
-slow, large vectors gain less."""
+DistilGPT2 under DistributedDataParallel; where there is a GPU, also all-reduces of CUDA tensors and such a step on it
+(ranks share the GPUs that there are). One transport a process, since PyTorch reads GLOO_DEVICE_TRANSPORT once; each
+round goes over all transports in turn. Each rank ends with an error unless its bytes went over the transport that it
+names, by the counters, and results must be the same over all. Other libraries may stand among the transports, for
+all-reduces alone: Open MPI, MPICH (each through mpi4py) and DeepSpeed's for inference; the command installs them from
+PyPI in environments of their own. How fast the machine copies and adds 64 MiB is measured before each round, and
+stored: where memory is slow, large vectors gain less."""
 EPILOG = """\
   scripts/compare-programs                                              Debian's PyTorch, the plug-in in build/
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
@@ -103,7 +103,7 @@ def parse(arguments):
 
 def wanted_programs(options, found, left_out):
     """Those that can be run; what is left out goes to `left_out` with one line why."""
-    devices = ("cpu", "cuda") if found.gpu else ("cpu",)
+    devices = ("cpu", "cuda") if found.gpus else ("cpu",)
     for name in options.programs or [one.name for one in programs.TABLE if one.device in devices]:
         program = programs.BY_NAME[name]
         missing = [need for need in program.needs if need not in found.has]
@@ -159,7 +159,7 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
         "python": found.python,
         "torch": found.torch,
         "gloo_bypass": found.gloo_bypass,
-        "gpu": found.gpu,
+        "gpus": found.gpus,
         "ranks": options.ranks,
         "threads": options.threads,
         "rounds": options.rounds,

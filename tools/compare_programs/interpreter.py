@@ -15,7 +15,7 @@ QUERY_S = 120
 QUESTION = """import importlib.util, json, platform, sys, torch
 found = {"python": platform.python_version(), "torch": torch.__version__, "gloo_bypass": "", "why_not": "", "has": [
     name for name in sys.argv[1:] if importlib.util.find_spec(name) is not None],
-    "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else ""}
+    "gpus": [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]}
 try:
     import gloo_bypass
     found["gloo_bypass"] = gloo_bypass.__version__ if hasattr(gloo_bypass, "require_transport") else ""
@@ -36,8 +36,8 @@ class InterpreterError(Failure):
 
 @dataclass(frozen=True)
 class Interpreter:
-    """`gloo_bypass` is our package's version, '' where there is none; `why_not` says why. `gpu`: the name of the first
-    one that PyTorch can use, or ''. `path`: folders for PYTHONPATH."""
+    """`gloo_bypass` is our package's version, '' where there is none; `why_not` says why. `gpus`: names of those
+    that PyTorch can use. `path`: folders for PYTHONPATH."""
 
     program: str
     python: str
@@ -45,7 +45,7 @@ class Interpreter:
     gloo_bypass: str
     why_not: str
     has: tuple = ()
-    gpu: str = ""
+    gpus: tuple = ()
     path: tuple = ()
 
     def environment(self):
@@ -77,4 +77,6 @@ def find(program, build, modules):
         with_ours = answer(program, (*path, built), modules)
         if with_ours["gloo_bypass"] or "No module named" in found["why_not"]:
             found, path = with_ours, (*path, built)
-    return Interpreter(str(program), **(found | {"has": tuple(found["has"]), "path": path}))
+    return Interpreter(
+        str(program), **(found | {"has": tuple(found["has"]), "gpus": tuple(found["gpus"]), "path": path})
+    )

@@ -2,7 +2,7 @@
 
     {"schema": "gloo-bypass/programs/1", "commit": "0123abc", "date": "2026-11-27", "machine": {"processor": ...,
      "cores": 2, ...}, "load_before": 0.1, "others_cores": 0.02, "rates": [...], "python": "3.11.2", "torch":
-     "2.13.0+cpu", "gloo_bypass": "0.1.0", "gpu": "", "ranks": 2, "threads": 1, "rounds": 5, "effort": "full",
+     "2.13.0+cpu", "gloo_bypass": "0.1.0", "gpus": [], "ranks": 2, "threads": 1, "rounds": 5, "effort": "full",
      "transports": ["TCP", "DPDK"], "libraries": {"OpenMPI": "openmpi 5.0.11, ..."},
      "left_out": [{"what": "training", "why": ...}], "digests": {"decoding": ...}, "rows": [
         {"program": "all_reduce", "quantity": "one after the other", "bytes": 8192, "compute_ms": 0, "transport":
@@ -51,6 +51,11 @@ class Row:
     rounds_us: tuple
 
 
+def count_in_words(gpus):
+    """Such as "2 NVIDIA H200"."""
+    return " and ".join(f"{gpus.count(name)} {name}" for name in dict.fromkeys(gpus))
+
+
 @dataclass(frozen=True)
 class Run:
     commit: str
@@ -70,7 +75,7 @@ class Run:
     rows: tuple
     by_place: dict = field(default_factory=dict, compare=False)
     libraries: dict = field(default_factory=dict)  # versions of those that stand among the transports
-    gpu: str = ""  # the one that ranks share
+    gpus: tuple = ()  # those that the ranks share
 
     def row(self, key, transport):
         """None where it was not measured."""
@@ -93,12 +98,9 @@ class Run:
     def title(self):
         """Ranks and machine in a phrase."""
         threads = f"{self.threads} thread{'s' if self.threads > 1 else ''}"
-        gpu = (
-            f", with one {self.gpu}"
-            if any(programs.BY_NAME[row.key.program].device == "cuda" for row in self.rows)
-            else ""
-        )
-        return f"{self.ranks} ranks of {threads} on {machine.in_words(self.machine)}{gpu}"
+        on_gpus = any(programs.BY_NAME[row.key.program].device == "cuda" for row in self.rows)
+        gpus = f", with {count_in_words(self.gpus)}" if on_gpus else ""
+        return f"{self.ranks} ranks of {threads} on {machine.in_words(self.machine)}{gpus}"
 
     @property
     def doubt(self):
@@ -161,6 +163,12 @@ def names_at(place, record, key):
     return tuple(names)
 
 
+def gpus_at(path, record):
+    """Older runs have none."""
+    names = value_at(path, {"gpus": []} | record, "gpus", list)
+    return tuple(text_at(f"{path}: gpus", dict(enumerate(names)), number) for number in range(len(names)))
+
+
 def read(path):
     record = benchmark_report(path, SCHEMA)
     only(path, record, KEYS)
@@ -204,5 +212,5 @@ def read(path):
         tuple(rows),
         by_place,
         {name: text_at(f"{path}: libraries", others, name) for name in others},
-        value_at(path, {"gpu": ""} | record, "gpu", str),
+        gpus_at(path, record),
     )

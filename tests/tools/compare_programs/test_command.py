@@ -156,7 +156,7 @@ def test_Programs_WithoutWhatTheyNeed_AreLeftOutWithTheCommand():
         [],
         SimpleNamespace(programs=("training", "decoding", "all_reduce"), effort="full", ranks=3, python="/venv/python"),
     )
-    wanted = list(command.wanted_programs(options, SimpleNamespace(has=(), gpu=""), left_out))
+    wanted = list(command.wanted_programs(options, SimpleNamespace(has=(), gpus=()), left_out))
     assert [one.name for one in wanted] == ["all_reduce"]
     assert left_out[0] == {
         "what": "training",
@@ -165,18 +165,18 @@ def test_Programs_WithoutWhatTheyNeed_AreLeftOutWithTheCommand():
     assert "16 heads" in left_out[1]["why"]
 
 
-def wanted_on(gpu, asked=None):
+def wanted_on(gpus, asked=None):
     left_out = []
     options = SimpleNamespace(programs=asked, effort="full", ranks=2, python="python3")
-    found = SimpleNamespace(has=("transformers",), gpu=gpu)
+    found = SimpleNamespace(has=("transformers",), gpus=gpus)
     return [one.name for one in command.wanted_programs(options, found, left_out)], left_out
 
 
 def test_Programs_OfCudaTensors_RunWhereThereIsAGpu():
     host = ["decoding", "all_reduce", "training"]
-    assert wanted_on("") == (host, [])
-    assert wanted_on("a GPU") == ([*host, "cuda_all_reduce", "cuda_training"], [])
-    assert wanted_on("", ["cuda_training"]) == ([], [{"what": "cuda_training", "why": "python3 finds no GPU"}])
+    assert wanted_on(()) == (host, [])
+    assert wanted_on(("a GPU",)) == ([*host, "cuda_all_reduce", "cuda_training"], [])
+    assert wanted_on((), ["cuda_training"]) == ([], [{"what": "cuda_training", "why": "python3 finds no GPU"}])
 
 
 def measurement_of(tmp_path, turn, rounds=2):
