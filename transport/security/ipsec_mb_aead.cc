@@ -1,5 +1,4 @@
 #include <intel-ipsec-mb.h>
-#include <openssl/crypto.h>
 
 #include <algorithm>
 #include <array>
@@ -68,7 +67,7 @@ class IpsecMbAead final : public Aead {
     std::copy(sealed.end() - kTagBytes, sealed.end(), sent.begin());  // before `out`, which may be the same memory
     IMB_AES128_GCM_DEC(functions(), &key_, &state_, octets(out), octets(sealed.data()), length, octets(nonce.data()),
                        octets(associated.data()), associated.size(), octets(computed.data()), kTagBytes);
-    return CRYPTO_memcmp(sent.data(), computed.data(), kTagBytes) == 0;
+    return equal(sent, computed);
   }
 
  private:

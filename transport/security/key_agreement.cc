@@ -1,7 +1,5 @@
 #include "transport/security/key_agreement.h"
 
-#include <openssl/crypto.h>
-
 #include <algorithm>
 #include <string_view>
 
@@ -91,7 +89,7 @@ Status KeyAgreement::accept(const Party& peer, std::span<const std::byte> offer)
                            : "GLOO_BYPASS_KEY_FILE is set on the peer and not here: give both ranks the same key");
   }
   const Proof expected = proofOf(peer, {ranks_.peer, ranks_.own}, offer.first(kBeforeProof));
-  if (CRYPTO_memcmp(expected.data(), proof.data(), kProofBytes) != 0) {
+  if (!equal(expected, proof)) {
     return differ(
         "the key of GLOO_BYPASS_KEY_FILE or the name in GLOO_BYPASS_JOB is another one on the peer, or its address was "
         "changed in the rendezvous store: give both ranks the same key and job");

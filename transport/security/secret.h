@@ -14,12 +14,8 @@ inline constexpr std::size_t kSecretBytes = 32;  // of X25519, of SHA-256, and o
 // Overwrites `bytes`; the compiler does not drop it.
 inline void wipe(std::span<std::byte> bytes) { ::explicit_bzero(bytes.data(), bytes.size()); }
 
-// Takes the same time wherever they differ. They have the same length.
-inline bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
-  unsigned difference = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) difference |= std::to_integer<unsigned>(a[i] ^ b[i]);
-  return difference == 0;
-}
+// Takes the same time wherever they differ, if they have the same length; else they are not equal.
+bool equal(std::span<const std::byte> a, std::span<const std::byte> b);
 
 class Secret {
  public:

@@ -58,7 +58,7 @@ struct PairScript {
   int rails = 1;
   std::size_t datagramBytes = 1472;  // that the links carry
   bool lossless = false;             // a memory link: a full ring refuses
-  // Datagrams are sealed, which adds to their bytes; an end takes its next key after so many. 0: not sealed.
+  // Datagrams are sealed, which adds to their bytes; keys change after so many either way. 0: not sealed.
   std::uint64_t keyPackets = 0;
 
   bool operator==(const PairScript&) const = default;
