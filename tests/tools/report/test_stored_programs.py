@@ -40,6 +40,15 @@ def test_Read_RunBesideOtherLibraries_HasTheirVersions(write_run):
     assert run.libraries == {"MPICH": "mpich 5.0.2"} and stored_programs.read(write_run()).libraries == {}
 
 
+def test_Title_OfARunOnGpus_HasTheirNames(write_run):
+    def on_gpus(record):
+        record["gpus"] = ["NVIDIA H200", "NVIDIA H200"]
+        record["rows"].append(row_record("cuda_training", programs.STEP, "TCP", 1000.0))
+
+    assert stored_programs.read(write_run(on_gpus)).title.endswith("cores of a processor, with 2 NVIDIA H200")
+    assert "NVIDIA" not in stored_programs.read(write_run(lambda record: record.update(gpus=["NVIDIA H200"]))).title
+
+
 def first_row(**changed):
     return lambda record: record["rows"][0].update(changed)
 
@@ -48,6 +57,7 @@ def first_row(**changed):
     "change, said",
     [
         (lambda run: run.pop("torch"), "no 'torch'"),
+        (lambda run: run.update(gpus=[3]), "gpus: '0' is 3"),
         (lambda run: run.update(schema="x"), "schema 'x'"),
         (lambda run: run.update(note=1), "'note' is unknown"),
         (lambda run: run.update(libraries={"MPICH": 5}), "libraries: 'MPICH'"),
