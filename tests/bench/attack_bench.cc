@@ -9,7 +9,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/ip.h>
-#include <netinet/ip_icmp.h>
 #include <netinet/udp.h>
 #include <sched.h>
 #include <signal.h>
@@ -33,6 +32,7 @@
 #include <vector>
 
 #include "commit.h"
+#include "tests/support/icmp_unreachable.h"
 #include "transport/base/file_descriptor.h"
 #include "transport/channel/channel_address.h"
 #include "transport/datagram/datagram_transport.h"
@@ -267,30 +267,6 @@ std::vector<std::byte> udpPacket(const network::Endpoint& from, const network::E
   return ipPacket(from, to, IPPROTO_UDP, content);
 }
 
-// "What you sent to `other` did not arrive", with the first 128 bytes of it.
-std::vector<std::byte> icmpPacket(const network::Endpoint& other, const network::Endpoint& to, std::uint8_t code,
-                                  std::uint16_t mtu, std::span<const std::byte> datagram) {
-  icmphdr icmp{};
-  icmp.type = ICMP_DEST_UNREACH;
-  icmp.code = code;
-  icmp.un.frag.mtu = htons(mtu);
-  constexpr std::size_t kQuoted = 128;
-  const std::vector<std::byte> whole = udpPacket(to, other, datagram);
-  std::array<std::byte, sizeof(icmp) + kQuoted> content{};
-  std::memcpy(content.data(), &icmp, sizeof(icmp));
-  std::memcpy(content.data() + sizeof(icmp), whole.data(), std::min(whole.size(), kQuoted));
-  std::uint32_t sum = 0;
-  for (std::size_t at = 0; at < content.size(); at += 2) {
-    std::uint16_t word = 0;
-    std::memcpy(&word, &content[at], sizeof(word));
-    sum += word;
-  }
-  while (sum > 0xffff) sum = (sum >> 16) + (sum & 0xffff);
-  icmp.checksum = static_cast<std::uint16_t>(~sum);
-  std::memcpy(content.data(), &icmp, sizeof(icmp));
-  return ipPacket(other, to, IPPROTO_ICMP, content);
-}
-
 enum class Attack : std::uint8_t { kNone, kStrangerAside, kStranger, kSpoofed, kForgedAside, kForged, kIcmp };
 
 constexpr const char* nameOf(Attack attack) {
@@ -363,9 +339,10 @@ class Attacker {
       case Attack::kForged:
         return sender.add(to, udpPacket(at_[0], to, datagram(ids_[1], 1400)));
       case Attack::kIcmp: {
-        const bool closed = number % 2 == 0;
-        return sender.add(to, icmpPacket(at_[0], to, closed ? ICMP_PORT_UNREACH : ICMP_FRAG_NEEDED, closed ? 0 : 600,
-                                         datagram(ids_[0], 100)));
+        const auto quoted = datagram(ids_[0], 100);
+        const auto message = number % 2 == 0 ? test::icmpUnreachable(to, at_[0], quoted, ICMP_PORT_UNREACH)
+                                             : test::icmpUnreachable(to, at_[0], quoted, ICMP_FRAG_NEEDED, 600);
+        return sender.add(to, ipPacket(at_[0], to, IPPROTO_ICMP, std::as_bytes(std::span(&message, 1))));
       }
     }
   }

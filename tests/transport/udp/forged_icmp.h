@@ -1,22 +1,15 @@
-// ICMP messages as an attacker forges them who has seen a datagram pass. Needs CAP_NET_RAW.
+// Sends forged ICMP messages. Needs CAP_NET_RAW.
 #pragma once
 
 #include <gtest/gtest.h>
-#include <netinet/ip.h>
-#include <netinet/ip_icmp.h>
-#include <netinet/udp.h>
 #include <sys/socket.h>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <span>
 
+#include "tests/support/icmp_unreachable.h"
 #include "transport/base/file_descriptor.h"
-#include "transport/network/endpoint.h"
-#include "transport/wire/packet.h"
 
 namespace gloo_bypass::udp {
 
@@ -27,32 +20,7 @@ inline FileDescriptor rawSocket() { return FileDescriptor(::socket(AF_INET, SOCK
 inline void forgeUnreachable(const network::Endpoint& from, const network::Endpoint& to,
                              std::span<const std::byte> quoted, std::uint16_t mtu = 0,
                              std::uint8_t code = ICMP_PORT_UNREACH) {
-  struct {
-    icmphdr icmp;
-    iphdr ip;
-    udphdr udp;
-    std::array<std::byte, wire::kCommonHeaderBytes> payload;
-  } __attribute__((packed)) message{};
-  std::copy_n(quoted.begin(), std::min(quoted.size(), message.payload.size()), message.payload.begin());
-  message.icmp.type = ICMP_DEST_UNREACH;
-  message.icmp.code = mtu == 0 ? code : ICMP_FRAG_NEEDED;
-  message.icmp.un.frag.mtu = htons(mtu);
-  message.ip.version = 4;
-  message.ip.ihl = 5;
-  message.ip.ttl = 64;
-  message.ip.protocol = IPPROTO_UDP;
-  message.ip.tot_len = htons(sizeof(message) - sizeof(icmphdr));
-  message.ip.saddr = from.v4.sin_addr.s_addr;
-  message.ip.daddr = to.v4.sin_addr.s_addr;
-  message.udp.source = from.v4.sin_port;
-  message.udp.dest = to.v4.sin_port;
-  message.udp.len = htons(sizeof(udphdr) + sizeof(message.payload));
-  std::uint32_t sum = 0;
-  std::array<std::uint16_t, sizeof(message) / 2> words;
-  std::memcpy(words.data(), &message, sizeof(message));
-  for (const std::uint16_t word : words) sum += word;
-  while (sum > 0xffff) sum = (sum >> 16) + (sum & 0xffff);
-  message.icmp.checksum = static_cast<std::uint16_t>(~sum);
+  const auto message = test::icmpUnreachable(from, to, quoted, mtu == 0 ? code : ICMP_FRAG_NEEDED, mtu);
   ASSERT_EQ(::sendto(rawSocket().get(), &message, sizeof(message), 0, &from.any, sizeof(from)),
             static_cast<ssize_t>(sizeof(message)));
 }
