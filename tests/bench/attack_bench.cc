@@ -54,10 +54,11 @@ constexpr std::uint16_t kClosedPort = 9;
 bool shell(const std::string& command) { return std::system((command + " 2>/dev/null").c_str()) == 0; }
 void sleepFor(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
 
-// a -- the attacker's bridge -- b.
+// a -- the attacker's bridge -- b. An interrupted program removes it too.
 class Network {
  public:
-  Network() : prefix_("gbattack" + std::to_string(::getpid())) {
+  Network() {
+    removeWhenInterrupted();
     made_ = true;
     for (const char end : {'a', 'b', 'x'}) made_ = made_ && shell("ip netns add " + name(end));
     const std::string x = "ip -n " + name('x');
@@ -70,9 +71,7 @@ class Network {
     }
     made_ = made_ && shell(x + " link set br0 up");
   }
-  ~Network() {
-    for (const char end : {'a', 'b', 'x'}) (void)shell("ip netns del " + name(end));
-  }
+  ~Network() { remove(prefix_); }
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
   bool made() const { return made_; }
@@ -83,14 +82,30 @@ class Network {
   }
 
  private:
+  // Blocks the signals in the threads and processes that start later.
+  void removeWhenInterrupted() const {
+    sigset_t signals;
+    (void)::sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM}) (void)::sigaddset(&signals, signal);
+    (void)::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread([signals, prefix = prefix_] {
+      int signal = 0;
+      if (::sigwait(&signals, &signal) != 0) return;
+      remove(prefix);
+      ::_exit(128 + signal);
+    }).detach();
+  }
+  static void remove(const std::string& prefix) {
+    for (const char end : {'a', 'b', 'x'}) (void)shell("ip netns del " + prefix + end);
+  }
   std::string name(char end) const { return prefix_ + end; }
-  std::string prefix_;
+  const std::string prefix_ = "gbattack" + std::to_string(::getpid());
   bool made_ = false;
 };
 
 // Ranks ---------------------------------------------------------------------------------------------
 
-enum class Work : std::uint8_t { kSmall, kBulk, kNothing, kEnd };
+enum class Work : std::uint8_t { kSmall, kBulk };
 
 // Shared by the processes.
 struct Shared {
@@ -110,8 +125,8 @@ class RankProcess final : public ChannelObserver {
   int run(const Network& network, Security security, int commands, int answers) {
     if (!network.enter(rank_ == 0 ? 'a' : 'b') || !open(security)) return 1;
     answer(answers);
-    for (Work work{}; ::read(commands, &work, 1) == 1 && work != Work::kEnd;) {
-      if (work != Work::kNothing) exchange(work == Work::kBulk ? kBulkBytes : 4);
+    for (Work work{}; ::read(commands, &work, 1) == 1;) {
+      exchange(work == Work::kBulk ? kBulkBytes : 4);
       answer(answers);
     }
     transport_->progress().exclusive([&] { channel_.reset(); });
@@ -133,11 +148,13 @@ class RankProcess final : public ChannelObserver {
       std::ranges::copy(address, own.address.begin());
       own.addressBytes = address.size();
     });
-    while (other.addressBytes == 0) ::usleep(1000);
+    const TimePoint end = monotonicNow() + std::chrono::seconds(10);
+    for (; other.addressBytes == 0; ::usleep(1000)) {
+      if (monotonicNow() >= end) return false;
+    }
     transport_->progress().exclusive(
         [&] { (void)channel_->connect(std::span(other.address).first(other.addressBytes)).ok(); });
-    return transport_->progress().waitUntil([&] { return state_ == ChannelState::kConnected; },
-                                            monotonicNow() + std::chrono::seconds(10));
+    return transport_->progress().waitUntil([&] { return state_ == ChannelState::kConnected; }, end);
   }
   static void answer(int answers) { (void)!::write(answers, "x", 1); }
 
@@ -405,7 +422,10 @@ class Bench {
   }
   ~Bench() {
     for (const int fd : commands_) ::close(fd);
-    for (const pid_t pid : pids_) (void)::waitpid(pid, nullptr, 0);
+    for (const int fd : answers_) ::close(fd);
+    for (const pid_t pid : pids_) {
+      if (pid > 0 && ::kill(pid, SIGKILL) == 0) (void)::waitpid(pid, nullptr, 0);
+    }
   }
   Bench(const Bench&) = delete;
   Bench& operator=(const Bench&) = delete;
