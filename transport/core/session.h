@@ -246,6 +246,7 @@ class Session {
   // session_path_mtu.cc
   bool sendProbe(TimePoint now, SessionDatagram* out);
   bool sendProbeReply(TimePoint now, SessionDatagram* out);
+  void handleProbe(const wire::ParsedPacket& packet, std::size_t datagramBytes);
   void handleProbeReply(TimePoint now, const wire::ParsedPacket& packet);
   void onOtherDatagramSize();
   void onShrunkPath();

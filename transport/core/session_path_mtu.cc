@@ -28,6 +28,13 @@ bool Session::sendProbeReply(TimePoint now, SessionDatagram* out) {
   return give(out, Sent::kProbeReply);
 }
 
+// A probe and its small companion may arrive before either is answered: the answer to the larger one says more.
+void Session::handleProbe(const wire::ParsedPacket& packet, std::size_t datagramBytes) {
+  std::uint16_t size = 0;
+  if (!wire::decodeSize(packet.body, &size)) return violate("the peer sent a malformed probe");
+  if (size == datagramBytes) path_.probeReplyDue = std::max(path_.probeReplyDue, size);
+}
+
 void Session::handleProbeReply(TimePoint now, const wire::ParsedPacket& packet) {
   std::uint16_t size = 0;
   if (!wire::decodeSize(packet.body, &size)) return violate("the peer sent a malformed probe reply");

@@ -104,9 +104,7 @@ void Session::handleContent(TimePoint now, const wire::ParsedPacket& packet, std
       liveness_.pongDue = liveness_.pongDue || (header.flags & wire::kFlagAckRequested) != 0;
       return;
     case wire::FrameType::kProbe:
-      if (!wire::decodeSize(packet.body, &path_.probeReplyDue)) return violate("the peer sent a malformed probe");
-      if (path_.probeReplyDue != datagramBytes) path_.probeReplyDue = 0;
-      return;
+      return handleProbe(packet, datagramBytes);
     case wire::FrameType::kProbeReply:
       return handleProbeReply(now, packet);
     case wire::FrameType::kRepair:

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
 #include "session_pair.h"
 #include "transport/core/handshake.h"
@@ -373,6 +374,31 @@ wire::Hello helloWithChecksums() {
   wire::Hello hello;
   hello.payloadChecksum = 1;
   return hello;
+}
+
+class ProbedVictim : public VictimSession {
+ protected:
+  ProbedVictim() : VictimSession({}, kJumbo, helloWithChecksums()) {}
+  void probe(std::size_t size) {
+    writer_.begin(headerOf(wire::FrameType::kProbe, 0));
+    writer_.size(static_cast<std::uint16_t>(size));
+    deliver(Bytes(size - writer_.finish().size()));
+  }
+};
+
+TEST_F(ProbedVictim, ProbeAndCompanionArriveTogether_TheLargerOneIsAnswered) {
+  for (const auto& sizes : {std::array{kJumbo, PathProbe::kSmallest}, std::array{PathProbe::kSmallest, kJumbo}}) {
+    for (const std::size_t size : sizes) probe(size);
+    std::uint16_t answered = 0;
+    SessionDatagram datagram;
+    while (session_.pollTransmit(now_, &datagram)) {
+      wire::ParsedPacket packet;
+      ASSERT_EQ(wire::parsePacket(datagram.header, &packet), wire::ParseResult::kOk);
+      if (packet.header.type != wire::FrameType::kProbeReply) continue;
+      EXPECT_TRUE(wire::decodeSize(packet.body, &answered));
+    }
+    EXPECT_EQ(answered, kJumbo);
+  }
 }
 
 // The peer's version knows no pieces; the path to it carries kEthernet.
