@@ -1,13 +1,15 @@
-// RDMA's control connection: peers and strangers dial a plane on loopback, say anything in any pieces, and hang up.
-// Time is the script's. What a correct peer says comes from a second plane, so this file knows nothing of the
-// handshake.
+// RDMA's control connection: peers and strangers dial a plane on loopback, say anything in any pieces, and hang up. The
+// script's first byte says whether sessions have keys, which are always the same. Time is the script's. What a correct
+// peer says comes from a second plane, so this file knows nothing of the handshake.
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,6 +30,24 @@ constexpr std::size_t kSessions = 3, kStrangers = 4, kMostSteps = 64, kMostRecor
 constexpr int kPolls = 8, kAttempts = 200;
 constexpr int kPatienceMs = 10;         // for a segment on loopback; a miss makes a script shorter, nothing else
 constexpr std::uint64_t kPeerOf = 100;  // session N's peer is N + kPeerOf, which is called; or N - kPeerOf
+
+security::Token tokenOf(unsigned char octet) {
+  security::Token token;
+  token.fill(std::byte{octet});
+  return token;
+}
+
+// Of the plane's sessions, and of their peers; none if not `keyed`.
+std::optional<ControlKeys> ownKeys(bool keyed) {
+  if (!keyed) return {};
+  return ControlKeys{.own = {.hello = tokenOf(1), .ready = tokenOf(2), .abort = tokenOf(3)},
+                     .peer = {.hello = tokenOf(4), .ready = tokenOf(5), .abort = tokenOf(6)}};
+}
+std::optional<ControlKeys> peersKeys(bool keyed) {
+  auto keys = ownKeys(keyed);
+  if (keys) std::swap(keys->own, keys->peer);
+  return keys;
+}
 
 struct Observer final : ControlObserver {
   void onPeerReady() noexcept override {
@@ -52,6 +72,8 @@ void resetOnClose(const FileDescriptor& socket) {
 FileDescriptor dial(std::uint16_t port) {
   FileDescriptor socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   resetOnClose(socket);
+  const int atOnce = 1;  // each piece, without waiting for an acknowledgement of the one before
+  GLOO_BYPASS_CHECK(::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &atOnce, sizeof atOnce) == 0);
   sockaddr_in to{};
   to.sin_family = AF_INET;
   to.sin_port = htons(port);
@@ -61,7 +83,7 @@ FileDescriptor dial(std::uint16_t port) {
 }
 
 // What a plane says first when it dials for session `from` to session `to`, whatever the handshake is.
-std::string recordHello(std::uint64_t from, std::uint64_t to) {
+std::string recordHello(bool keyed, std::uint64_t from, std::uint64_t to) {
   const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -72,9 +94,9 @@ std::string recordHello(std::uint64_t from, std::uint64_t to) {
                     ::getsockname(listener.get(), any, &length) == 0);
   Observer observer;
   observer.isOpen = true;
-  const auto plane = std::move(ControlPlane::make(kLoopback)).value();
+  const auto plane = std::move(ControlPlane::make(kLoopback, keyed)).value();
   plane->open(from, &observer);
-  GLOO_BYPASS_CHECK(plane->connect(from, to, kLoopback, ntohs(address.sin_port)).ok());
+  GLOO_BYPASS_CHECK(plane->connect(from, to, kLoopback, ntohs(address.sin_port), peersKeys(keyed)).ok());
   const FileDescriptor called(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC));
   std::string said(kMostRecorded, '\0');
   for (int i = 0; i < kAttempts; ++i) {
@@ -96,6 +118,7 @@ std::uint64_t idOf(std::size_t session) { return 1000 + session; }
 
 class FuzzedPlane {
  public:
+  explicit FuzzedPlane(bool keyed) : keyed_(keyed) {}
   void step(Script& script) {
     const std::uint8_t code = script.byte();
     const std::size_t session = (code >> 4) % kSessions;
@@ -132,6 +155,9 @@ class FuzzedPlane {
       case 12:
         now_ += std::chrono::milliseconds(script.word());
         break;
+      case 14:
+        sayWord(script, stranger);
+        break;
       default:
         break;
     }
@@ -142,11 +168,11 @@ class FuzzedPlane {
     Observer called, dialler;
     called.isOpen = dialler.isOpen = true;
     constexpr std::uint64_t kCalled = 9'000, kDialler = 8'000;
-    const auto peer = std::move(ControlPlane::make(kLoopback)).value();
+    const auto peer = std::move(ControlPlane::make(kLoopback, keyed_)).value();
     plane_->open(kCalled, &called);
     peer->open(kDialler, &dialler);
-    GLOO_BYPASS_CHECK(plane_->connect(kCalled, kDialler, kLoopback, peer->port()).ok());
-    GLOO_BYPASS_CHECK(peer->connect(kDialler, kCalled, kLoopback, plane_->port()).ok());
+    GLOO_BYPASS_CHECK(plane_->connect(kCalled, kDialler, kLoopback, peer->port(), ownKeys(keyed_)).ok());
+    GLOO_BYPASS_CHECK(peer->connect(kDialler, kCalled, kLoopback, plane_->port(), peersKeys(keyed_)).ok());
     for (int i = 0; i < kAttempts && (called.ready == 0 || dialler.ready == 0); ++i) {
       pollfd polled[] = {{plane_->fd(), POLLIN, 0}, {peer->fd(), POLLIN, 0}};
       (void)::poll(polled, 2, kPatienceMs);
@@ -161,11 +187,26 @@ class FuzzedPlane {
 
  private:
   // A correct hello for a session, with edits.
-  void sayHello(Script& script, const FileDescriptor& stranger, std::size_t session) {
-    static const std::array<std::string, kSessions> kHellos{recordHello(900, idOf(0)), recordHello(900, idOf(1)),
-                                                            recordHello(900, idOf(2))};
+  void sayHello(Script& script, const FileDescriptor& stranger, std::size_t session) const {
+    static const auto kHellos = [] {
+      std::array<std::array<std::string, kSessions>, 2> hellos;
+      for (const bool keyed : {false, true}) {
+        for (std::size_t i = 0; i < kSessions; ++i) hellos[keyed ? 1 : 0][i] = recordHello(keyed, 900, idOf(i));
+      }
+      return hellos;
+    }();
+    sayEdited(script, stranger, kHellos[keyed_ ? 1 : 0][session]);
+  }
+  // A correct "ready" or "abort", with edits, which may leave a part of it.
+  void sayWord(Script& script, const FileDescriptor& stranger) const {
+    const bool aborts = (script.byte() & 1) != 0;
+    std::string word(1, aborts ? 'A' : 'R');
+    if (keyed_) word.append(security::kTokenBytes, aborts ? '\6' : '\5');
+    sayEdited(script, stranger, word);
+  }
+  static void sayEdited(Script& script, const FileDescriptor& stranger, const std::string& text) {
     Script edits(script.take(script.byte() % 8));
-    say(stranger, edited(octetsOf(kHellos[session]), edits, 2));
+    say(stranger, edited(octetsOf(text), edits, 2));
   }
   static void say(const FileDescriptor& stranger, std::span<const std::uint8_t> bytes) {
     if (stranger) (void)::send(stranger.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -181,7 +222,7 @@ class FuzzedPlane {
     if (!observers_[session].isOpen || observers_[session].gone || std::exchange(connected_[session], true)) return;
     // To its own listener where it dials: what arrives there is one more stranger.
     const std::uint64_t peer = dials ? idOf(session) + kPeerOf : 900;
-    (void)plane_->connect(idOf(session), peer, kLoopback, plane_->port());
+    (void)plane_->connect(idOf(session), peer, kLoopback, plane_->port(), ownKeys(keyed_));
   }
   void close(std::size_t session, bool abort) {
     if (!std::exchange(observers_[session].isOpen, false)) return;
@@ -196,14 +237,15 @@ class FuzzedPlane {
   std::array<Observer, kSessions> observers_;
   std::array<bool, kSessions> connected_{};
   std::array<FileDescriptor, kStrangers> strangers_;
-  const std::unique_ptr<ControlPlane> plane_ = std::move(ControlPlane::make(kLoopback)).value();
+  const bool keyed_;
+  const std::unique_ptr<ControlPlane> plane_ = std::move(ControlPlane::make(kLoopback, keyed_)).value();
 };
 
 }  // namespace
 
 void fuzzControl(std::span<const std::uint8_t> input) {
   Script script(input);
-  FuzzedPlane plane;
+  FuzzedPlane plane((script.byte() & 1) != 0);
   for (std::size_t step = 0; step < kMostSteps && !script.done(); ++step) plane.step(script);
   plane.expectService();
 }
