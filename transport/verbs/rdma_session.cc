@@ -164,7 +164,8 @@ Status RdmaSession::postSend(const SendRequest& request) {
 }
 
 bool RdmaSession::cancelSend(OperationToken token) {
-  if (offered_ != 0 && announced_.at(offered_).token == token) {
+  if (std::erase(ended_, token) > 0) return false;
+  if (offered_ != 0 && announcedSend(offered_).token == token) {
     withdrawOffer();
     return true;
   }
@@ -184,7 +185,7 @@ bool RdmaSession::cancelSend(OperationToken token) {
     if (send.token == token) announced = id;
   });
   if (!announced) return false;
-  if (announced_.at(*announced).stage == AnnouncedSend::Stage::kEnding) {
+  if (announcedSend(*announced).stage == AnnouncedSend::Stage::kEnding) {
     awaitEnd(*announced);
     return false;
   }
@@ -302,9 +303,15 @@ void RdmaSession::violation(const char* what) {
   fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, fmt::format("the peer broke the protocol: {}", what)});
 }
 
+// The last step of a change: the observer may cancel, receive or close.
 void RdmaSession::setState(ChannelState state) {
   state_ = state;
-  if (observer_ != nullptr) observer_->onStateChange(state);
+  while (observer_ != nullptr && !ended_.empty()) {
+    const OperationToken token = ended_.back();
+    ended_.pop_back();
+    observer_->onSendComplete(token);
+  }
+  if (observer_ != nullptr && state_ == state) observer_->onStateChange(state);
 }
 
 void RdmaSession::fail(Error error) {
@@ -353,7 +360,7 @@ void RdmaSession::endReads() {
     rail.pair.reset();
     rail.served.reset();
   }
-  finishConfirmed();
+  endConfirmed();
   releaseMemory();
 }
 

@@ -180,6 +180,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void takeReturned(const RdmaFrame& frame);
   void onDone(std::uint64_t id);
   void finishSend(std::uint64_t id);
+  AnnouncedSend endAnnounced(std::uint64_t id);
+  AnnouncedSend& announcedSend(std::uint64_t id);
 
   // The peer's right to read (rdma_session_windows.cc)
   Offer offer(const SendRequest& request);
@@ -190,7 +192,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   Status postWindowWork(std::uint64_t id, std::size_t rail, ibv_send_wr& work);
   Status bindWindows(std::uint64_t id, const std::byte* data);
   bool pumpEnds();
-  void finishConfirmed();
+  void endConfirmed();
   void onWindow(ReadsRail& rail);
   void withdrawOffer();
   void awaitEnd(std::uint64_t id);
@@ -250,6 +252,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   unsigned windowDepth_ = 0;        // binds and invalidations under way, of each rail
   std::uint64_t offered_ = 0;       // the head of outgoing_, in announced_ and not yet announced; 0: none
   RingQueue<std::uint64_t> toEnd_;  // confirmed by the peer, with windows to invalidate
+  // Complete since the queue pairs are gone; setState() tells the observer.
+  std::vector<OperationToken> ended_;
   std::size_t eagerLimit_ = 0;
   std::uint32_t framesSent_ = 0, slotsReturned_ = 0;   // totals, modulo 2^32
   std::uint64_t windowUsed_ = 0, windowReturned_ = 0;  // totals

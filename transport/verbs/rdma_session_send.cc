@@ -77,7 +77,7 @@ RdmaSession::Offer RdmaSession::announce(const SendRequest& request) {
   if (offered_ == 0) {
     if (const Offer made = offer(request); made != Offer::kAnnounced) return made;
   }
-  AnnouncedSend& announced = announced_.at(offered_);
+  AnnouncedSend& announced = announcedSend(offered_);
   if (announced.windowWork > 0) return Offer::kWaits;
   announced.stage = AnnouncedSend::Stage::kAnnounced;
   RdmaFrame frame;
@@ -238,18 +238,29 @@ void RdmaSession::onDone(std::uint64_t id) {
   }
 }
 
+RdmaSession::AnnouncedSend& RdmaSession::announcedSend(std::uint64_t id) {
+  AnnouncedSend* const found = announced_.find(id);
+  GLOO_BYPASS_CHECK(found != nullptr);
+  return *found;
+}
+
 // The peer has all of it, and no right to read it any more.
 void RdmaSession::finishSend(std::uint64_t id) {
-  const AnnouncedSend* const found = announced_.find(id);
-  AnnouncedSend done = *found;
-  announced_.eraseFound(found);
+  const AnnouncedSend done = endAnnounced(id);
+  if (observer_ != nullptr && !done.cancelled) observer_->onSendComplete(done.token);
+}
+
+// Releases and counts what finishSend() tells.
+RdmaSession::AnnouncedSend RdmaSession::endAnnounced(std::uint64_t id) {
+  AnnouncedSend done = announcedSend(id);
+  (void)announced_.erase(id);
   giveWindows(done);
   if (done.registration != nullptr) device_.registrations->release(done.registration);
   ++counters_.messagesSent;
   counters_.payloadBytesSent += done.length;
   counters_.wireBytesSent += done.length;
   device_.completedSome = true;
-  if (observer_ != nullptr && !done.cancelled) observer_->onSendComplete(done.token);
+  return done;
 }
 
 }  // namespace gloo_bypass::verbs

@@ -87,13 +87,13 @@ Status RdmaSession::postWindowWork(std::uint64_t id, std::size_t rail, ibv_send_
   work.send_flags = IBV_SEND_SIGNALED;
   if (Status status = reads_[rail].served->post(&work); !status) return status;
   reads_[rail].windowWork.pushBack(id);
-  ++announced_.at(id).windowWork;
+  ++announcedSend(id).windowWork;
   return {};
 }
 
 // Each bind gives the window another key, so that an earlier message's is worth nothing.
 Status RdmaSession::bindWindows(std::uint64_t id, const std::byte* data) {
-  const AnnouncedSend send = announced_.at(id);
+  const AnnouncedSend send = announcedSend(id);
   for (std::size_t i = 0; i < reads_.size(); ++i) {
     ibv_mw* const window = send.windows[i];
     ibv_send_wr work{};
@@ -115,7 +115,7 @@ bool RdmaSession::pumpEnds() {
   bool any = false;
   while (!toEnd_.empty() && windowRoom()) {
     const std::uint64_t id = toEnd_.popFront();
-    const auto windows = announced_.at(id).windows;
+    const auto windows = announcedSend(id).windows;
     for (std::size_t i = 0; i < reads_.size(); ++i) {
       ibv_send_wr work{};
       work.opcode = IBV_WR_LOCAL_INV;
@@ -130,28 +130,29 @@ bool RdmaSession::pumpEnds() {
   return any;
 }
 
-// What the peer has confirmed is complete, now that no window is left to invalidate.
-void RdmaSession::finishConfirmed() {
+// What the peer has confirmed is complete, now that no window is left to invalidate. The observer hears of it once the
+// session has ended: it may cancel, receive or close.
+void RdmaSession::endConfirmed() {
   std::vector<std::uint64_t> confirmed;
   announced_.forEach([&](std::uint64_t id, const AnnouncedSend& send) {
     if (send.stage == AnnouncedSend::Stage::kEnding) confirmed.push_back(id);
   });
   for (const std::uint64_t id : confirmed) {
-    if (announced_.find(id) != nullptr) finishSend(id);
+    if (const AnnouncedSend done = endAnnounced(id); !done.cancelled) ended_.push_back(done.token);
   }
 }
 
 void RdmaSession::onWindow(ReadsRail& rail) {
   const std::uint64_t id = rail.windowWork.popFront();
   markDirty();
-  AnnouncedSend& send = announced_.at(id);
+  AnnouncedSend& send = announcedSend(id);
   if (--send.windowWork > 0) return;
   if (send.stage == AnnouncedSend::Stage::kEnding) finishSend(id);
 }
 
 // The head of outgoing_ is cancelled before the peer has heard of it.
 void RdmaSession::withdrawOffer() {
-  const auto bound = [this] { return offered_ == 0 || announced_.at(offered_).windowWork == 0; };
+  const auto bound = [this] { return offered_ == 0 || announcedSend(offered_).windowWork == 0; };
   if (!device_.drain(*this, bound, kPatience)) {
     fail({ErrorScope::kSession, ErrorCode::kCancelled,
           "a send was cancelled while the device bound a window to its buffer, and the device did not finish"});
@@ -168,7 +169,7 @@ void RdmaSession::withdrawOffer() {
 
 // A send is cancelled that the peer has confirmed.
 void RdmaSession::awaitEnd(std::uint64_t id) {
-  announced_.at(id).cancelled = true;
+  announcedSend(id).cancelled = true;
   const auto ended = [this, id] {
     (void)pumpEnds();
     return announced_.find(id) == nullptr;

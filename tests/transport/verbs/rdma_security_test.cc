@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <optional>
 
 #include "tests/support/temporary_folder.h"
 #include "tests/transport/verbs/hostile_peer.h"
@@ -239,6 +240,43 @@ TEST_F(RdmaReader, ConfirmedAndThenGoodbye_TheSendIsComplete) {
   });
   ASSERT_TRUE(a->waitSent(1));
   EXPECT_TRUE(a->waitState(ChannelState::kPeerClosed));
+}
+
+// Two sends are confirmed when the goodbye comes, a third is not.
+TEST_F(RdmaReader, SendsEndWithTheChannel_TheirObserverCancelsAndCloses) {
+  for (const bool closes : {false, true}) {
+    start(true);
+    std::vector<std::uint64_t> ids{message.id};
+    for (const OperationToken token : {2, 3}) {
+      ASSERT_TRUE(a->send(token, 1, data).ok());
+      ids.push_back(peer->announced().id);
+    }
+    auto& [record, handle] = (*a)[0];
+    std::optional<Duration> took;
+    record.onSent = [&](OperationToken token) {
+      const TimePoint began = monotonicNow();
+      for (const OperationToken other : {1, 2, 3}) EXPECT_FALSE(other != token && handle->cancelSend(other));
+      EXPECT_EQ(handle->state(), ChannelState::kPeerClosed);
+      if (closes) handle->close(false);
+      took = monotonicNow() - began;
+    };
+    const std::uint64_t before = rnic.counters().receives;
+    a->exclusive([&] {  // all arrive before the next turn
+      for (const std::uint64_t id : {ids[0], ids[1]}) {
+        peer->say(verbs::FrameType::kDone, [&](verbs::RdmaFrame& frame) { frame.id = id; });
+      }
+      peer->say(verbs::FrameType::kBye);
+      EXPECT_TRUE(eventually([&] { return rnic.counters().receives >= before + 3; }));
+    });
+    ASSERT_TRUE(a->wait([&] { return took.has_value(); }));
+    EXPECT_LT(*took, std::chrono::seconds(1));
+    EXPECT_EQ(record.sent.size(), 1u);
+    const auto connected = ChannelState::kConnected, closed = ChannelState::kPeerClosed;
+    EXPECT_EQ(record.states, closes ? std::vector{connected} : std::vector({connected, closed}));
+    EXPECT_EQ(handle->state(), closes ? ChannelState::kClosed : closed);
+    peer.reset();
+    destroy();
+  }
 }
 
 TEST_F(RdmaReader, ConfirmationOfAMessageThatIsOver_FailsTheChannel) {
