@@ -174,14 +174,18 @@ Status RegistrationCache::registerPages(Entry* entry, RegistrationUse use, bool*
       continue;
     }
     // A program may send memory that it cannot write.
-    const bool mayBeReadOnly = error == EFAULT || error == EACCES || error == EPERM;
-    if (!mayBeReadOnly || entry->access != kToSendAndReceive) return refusal(*entry, error);
+    if (!mayBeReadOnly(error) || entry->access != kToSendAndReceive) return refusal(*entry, error);
     entry->access = kToSend;
   }
   ++counters_.registrations;
   counters_.pinnedBytes += bytes;
   counters_.peakPinnedBytes = std::max(counters_.peakPinnedBytes, counters_.pinnedBytes);
   return {};
+}
+
+// Linux answers EFAULT, some drivers the other two. Without a window all peers may read, so only for what is certain.
+bool RegistrationCache::mayBeReadOnly(int error) const {
+  return error == EFAULT || (right_ == ReadRight::kRegistration && (error == EACCES || error == EPERM));
 }
 
 // All rails or none. Returns 0 or the errno.
@@ -203,7 +207,7 @@ int RegistrationCache::registerOnRails(Entry* entry) {
 }
 
 Status RegistrationCache::refusal(const Entry& entry, int error) const {
-  if (error == EFAULT || error == EACCES || error == EPERM)
+  if (mayBeReadOnly(error))
     return {ErrorScope::kOperation, ErrorCode::kInvalidArgument,
             fmt::format("cannot register {} bytes of memory at {} for RDMA: it is not mapped, or not writable where it "
                         "is to be received into ({})",

@@ -12,8 +12,9 @@
 // what arrives. Peers cannot read memory that is only received into. A buffer to send from is often received into as
 // well: writable memory is registered for both. ReadRight::kRegistration: every peer may read its bytes until it is
 // deregistered, not only while the message lasts. ReadRight::kWindow: nobody may, but for the peer that has a window to
-// a part of it (memory_windows.h). Memory that the program cannot write has no windows, by the rules of verbs and
-// Linux: it is registered for its message alone, and peers may read it meanwhile.
+// a part of it (memory_windows.h). Memory that Linux cannot pin writable (EFAULT, from ib_umem_get) has no windows, by
+// the rules of verbs: it is registered for its message alone, and peers may read it meanwhile. After any other error
+// nothing is registered.
 //
 // Owner: the transport. Thread: every method needs the progress engine's exclusive access.
 #pragma once
@@ -94,6 +95,7 @@ class RegistrationCache {
  private:
   // What the adapter may do with a registration; there is an index for each.
   enum Access : std::size_t { kToReceive, kToSend, kToSendAndReceive };
+  bool mayBeReadOnly(int error) const;
   bool mayKeep(Access access) const { return access != kToSend || right_ == ReadRight::kRegistration; }
   int flagsOf(Access access) const;
 

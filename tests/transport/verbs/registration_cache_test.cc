@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <cerrno>
+#include <cstring>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -458,6 +460,20 @@ TEST_F(RegistrationCacheTest, ReadByWindowsAndReadOnlyMemory_PeersReadForOneMess
   cache_->release(other);
   EXPECT_EQ(adapter_.liveRegions(), 0u);
   EXPECT_EQ(unmapping_.unwatched.size(), 2u);
+}
+
+TEST_F(RegistrationCacheTest, ReadByWindowsAndAnotherError_NothingIsReadable) {
+  for (const int error : {EACCES, EPERM, EINVAL, EOPNOTSUPP, EIO}) {
+    make(kPlenty, {}, ReadRight::kWindow);
+    adapter_.fail = [error](ibv_pd*, std::byte*, std::size_t, int access) {
+      return (access & IBV_ACCESS_MW_BIND) != 0 ? error : 0;
+    };
+    const auto refused = cache_->acquire(page(0), kPage, RegistrationUse::kRemoteRead);
+    ASSERT_FALSE(refused) << error;
+    EXPECT_EQ(refused.error().code, ErrorCode::kUnavailable);
+    EXPECT_THAT(refused.error().message, HasSubstr(std::strerror(error)));
+    EXPECT_EQ(adapter_.liveRegions(), 0u);
+  }
 }
 
 TEST_F(RegistrationCacheTest, Acquire_MemoryNotMapped_ErrorAndNothingLeft) {
