@@ -44,7 +44,7 @@ bool RdmaSession::pumpOutgoing() {
       const PendingSend send = outgoing_.popFront();
       sendEager(send);
     } else {
-      if (announced_.size() >= kMaxAnnouncedMessages) break;
+      if (offered_ == 0 && announced_.size() >= kMaxAnnouncedMessages) break;  // one that is offered is counted
       const Offer offered = announce(outgoing_.front().request);
       if (offered == Offer::kFailed) return true;
       if (offered == Offer::kWaits) break;

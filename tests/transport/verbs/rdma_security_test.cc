@@ -126,6 +126,22 @@ TEST_F(RdmaSecurity, ManySendsAtOnce_FewWindowsAreEnough) {
   }
 }
 
+TEST_F(RdmaSecurity, LastMessageThatMayBeAnnounced_Arrives) {
+  TransportConfig noWindow = keyed("soft1");
+  noWindow.session.shortPathEagerBytes = 0;  // empty messages are announced, too
+  open(keyed("soft0"), noWindow);
+  std::vector<std::byte> in(kLarge);
+  ASSERT_TRUE(b->receive(1, 1, in).ok());
+  a->exclusive([&] {
+    for (OperationToken token = 2; token <= verbs::kMaxAnnouncedMessages; ++token) {
+      EXPECT_TRUE((*a)[0].handle->postSend({.token = token, .key = {MessageKind::kUnbound, 2}}).ok());
+    }
+  });
+  ASSERT_TRUE(a->send(1, 1, data).ok());
+  ASSERT_TRUE(b->waitReceived(1));
+  EXPECT_EQ(in, data);
+}
+
 TEST_F(RdmaSecurity, NoWindowAtAll_FailsTheChannelInOneLine) {
   open(keyed("soft0"), keyed("soft1"));
   auto device = rnic.device("soft0");
