@@ -351,14 +351,15 @@ void ControlPlane::readMessages(Socket& socket) {
 void ControlPlane::heard(std::uint64_t sessionId, std::span<const std::byte> message) {
   Session& session = sessions_.at(sessionId);
   const char what = static_cast<char>(message[0]);
-  if (what != kReady && what != kAbort) return;
+  const bool known = what == kReady || what == kAbort;
   if (session.keys) {
     const ControlTokens& peer = session.keys->peer;
-    if (!security::equal(message.subspan(1), what == kReady ? peer.ready : peer.abort)) {
+    if (!known || !security::equal(message.subspan(1), what == kReady ? peer.ready : peer.abort)) {
       ++forged_;
       return;
     }
   }
+  if (!known) return;
   if (what == kAbort) {
     lost(sessionId, true, "the peer aborted the connection");
     return;
