@@ -176,7 +176,7 @@ void ControlPlane::close(std::uint64_t sessionId, bool abort) {
   if (it == sessions_.end()) return;
   const std::uint64_t key = it->second.socket;
   if (key != 0 && abort && it->second.keys.has_value() == keyed_) (void)say(it->second, sockets_.at(key), kAbort);
-  if (key == 0 && it->second.keys && !it->second.peerReady) {
+  if (key == 0 && it->second.keys && !it->second.peerReady && it->second.port == 0) {
     if (departed_.size() == kMostDeparted) departed_.pop_front();
     departed_.emplace_back(sessionId, it->second);
   }

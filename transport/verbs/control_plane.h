@@ -143,7 +143,8 @@ class ControlPlane {
   std::uint64_t nextKey_ = 1;
   std::unordered_map<std::uint64_t, Session> sessions_;
   std::unordered_map<std::uint64_t, Socket> sockets_;
-  // Of keyed sessions that went before their peer dialled: what to tell it. The oldest first, at most kMostDeparted.
+  // Of keyed sessions that went before their peer dialled: what to tell it. Not of those that dial. The oldest first,
+  // at most kMostDeparted.
   std::deque<std::pair<std::uint64_t, Session>> departed_;
   std::set<std::uint64_t> strangers_;  // keys of sockets without a hello, the oldest first
   TimePoint now_{};                    // of the last poll()

@@ -517,6 +517,27 @@ TEST_F(KeyedControlPlaneTest, SessionCalledHasGone_ItsPeerAloneIsTold) {
   EXPECT_TRUE(atA.aborted);
 }
 
+// They would dial: nobody asks for them.
+TEST_F(KeyedControlPlaneTest, DiallersHaveGone_OnlyTheOneCalledIsRemembered) {
+  const Listener nobody;
+  ASSERT_TRUE(connectB().ok());
+  b->close(kB, true);
+  Told told;
+  for (int i = 0; i < 300; ++i) {
+    b->open(1, &told);
+    ASSERT_TRUE(b->connect(1, 2, kLoopback, nobody.port, keysOfB()).ok());
+    ASSERT_TRUE(until([&] {
+      (void)nobody.accept();  // hangs up
+      return b->deadline() != kNever;
+    }));
+    b->close(1, true);
+    b->poll(now = b->deadline());  // the timer runs out
+  }
+  ASSERT_TRUE(connectA().ok());
+  ASSERT_TRUE(until([&] { return atA.gone > 0; }));
+  EXPECT_TRUE(atA.aborted);
+}
+
 TEST_F(KeyedControlPlaneTest, PlainAbortFromWhoeverAnswers_IsNotBelieved) {
   Listener peer;
   ASSERT_TRUE(a->connect(kA, kB, kLoopback, peer.port, keysOfA()).ok());
