@@ -97,21 +97,18 @@ RdmaAddress RdmaSession::address() const {
 }
 
 Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
-  if (Status agreed = agreeOnKeys(agreement_.get(), address); !agreed) return agreed;
   const auto decoded = decodeRdmaAddress(address.portAddress);
   if (!decoded) return decoded.error();
   const RdmaAddress& peer = decoded.value();
-  peerId_ = address.sessionId;
-  peer_ = peer;
-  peerName_ = address.description;
-  eagerLimit_ = std::min<std::size_t>(device_.config.rdma.eagerBytes, peer.eagerBytes);
   if (peer.rails.size() != reads_.size()) {
     return Status(ErrorScope::kSession, ErrorCode::kConfiguration,
                   fmt::format("this rank uses {} RDMA devices, the peer {}: set GLOO_BYPASS_RDMA_DEVICES to as many on "
                               "both",
                               reads_.size(), peer.rails.size()));
   }
-  if (peer.served.empty() == device_.keyed()) {
+  // Where the settings differ, agreeOnKeys() names them.
+  const bool sameSetting = address.offer.empty() != device_.keyed();
+  if (sameSetting && peer.served.empty() == device_.keyed()) {
     return Status(ErrorScope::kSession, ErrorCode::kConfiguration,
                   "the peer's release ends the right to read in another way: install the same version on both ranks");
   }
@@ -124,6 +121,12 @@ Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
                               "GLOO_BYPASS_RDMA_DEVICES",
                               device_.rails[i]->rail().deviceName, name(own), name(peer.rails[i].linkLayer)));
   }
+  // Last: it uses the private key up, and another address may still be tried after the errors above.
+  if (Status agreed = agreeOnKeys(agreement_.get(), address); !agreed) return agreed;
+  peerId_ = address.sessionId;
+  peer_ = peer;
+  peerName_ = address.description;
+  eagerLimit_ = std::min<std::size_t>(device_.config.rdma.eagerBytes, peer.eagerBytes);
   if (Status status = frames_->connect(peer.frames); !status) return status;
   for (std::size_t i = 0; i < reads_.size(); ++i) {
     if (Status status = reads_[i].pair->connect(peer.servedAt(i)); !status) return status;

@@ -97,6 +97,14 @@ TEST_F(RdmaSecurity, OtherKeysOrJobs_BothFailAndShowNothing) {
   EXPECT_THAT(refusals(keyed("soft0", "red"), keyed("soft1", "blue")), Each(HasSubstr("GLOO_BYPASS_JOB")));
 }
 
+TEST_F(RdmaSecurity, AddressOfAnotherKindOfPeer_TheNextOneCanStillBeTried) {
+  EXPECT_THAT(refusals(keyed("soft0"), keyed("soft0,soft1")), Each(HasSubstr("GLOO_BYPASS_RDMA_DEVICES")));
+  b = std::make_unique<RdmaEnd>(keyed("soft1"));
+  b->open({.localRank = 1, .peerRank = 0});
+  const Status second = a->connect(b->address());
+  EXPECT_TRUE(second.ok()) << second.error().message;
+}
+
 TEST_F(RdmaSecurity, MessagesOfAllSizes_ArriveOverOneRailAndTwo) {
   for (const auto& [forA, forB] :
        {std::pair(keyed("soft0"), keyed("soft1")), std::pair(keyed("soft0,soft1"), keyed("soft1,soft0"))}) {
