@@ -288,6 +288,12 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
     case IBV_WC_REM_OP_ERR:
       code = ErrorCode::kPeerViolatedProtocol;
       break;
+    case IBV_WC_WR_FLUSH_ERR:
+      if (kind == WorkKind::kWindow) {
+        message += "; the queue pair that the peer reads from is in error: a READ of the peer or the device failed";
+        break;
+      }
+      [[fallthrough]];
     default:  // SoftRoCE says "local QP operation error" when its interface is down
       message += "; is the device's interface up?";
       break;

@@ -161,6 +161,15 @@ TEST_F(RdmaSecurity, NoWindowAtAll_FailsTheChannelInOneLine) {
   EXPECT_EQ(a->error().code, ErrorCode::kExhausted);
 }
 
+TEST_F(RdmaSecurity, BindIsFlushed_ErrorBlamesNoInterface) {
+  open(keyed("soft0"), keyed("soft1"));
+  rnic.failOperation({.opcode = IBV_WR_BIND_MW, .status = IBV_WC_WR_FLUSH_ERR});
+  ASSERT_TRUE(a->send(1, 1, data).ok());
+  ASSERT_TRUE(a->waitState(ChannelState::kFailed));
+  EXPECT_THAT(a->error().message, HasSubstr("the queue pair that the peer reads from is in error"));
+  EXPECT_THAT(a->error().message, Not(HasSubstr("interface")));
+}
+
 TEST_F(RdmaSecurity, MemoryThatCannotBeWritten_IsSentWithoutAWindow) {
   open(keyed("soft0"), keyed("soft1"));
   void* const mapped = ::mmap(nullptr, kLarge, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
