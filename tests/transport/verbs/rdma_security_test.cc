@@ -185,10 +185,14 @@ TEST_F(RdmaSecurity, MemoryThatCannotBeWritten_IsSentWithoutAWindow) {
 
 TEST_F(RdmaSecurity, SendIsCancelledWhileItsWindowIsBound_LeavesNothing) {
   open(keyed("soft0"), keyed("soft1"));
-  rnic.setLatency(std::chrono::milliseconds(20));
+  rnic.setPaused(true);
   ASSERT_TRUE(a->send(1, 1, data).ok());
-  a->exclusive([&] { EXPECT_TRUE((*a)[0].handle->cancelSend(1)); });
-  rnic.setLatency({});
+  a->exclusive([&] {
+    EXPECT_EQ(executed(IBV_WR_BIND_MW), 0u);
+    rnic.setPaused(false);
+    EXPECT_TRUE((*a)[0].handle->cancelSend(1));
+    EXPECT_EQ(executed(IBV_WR_BIND_MW), 1u) << "it was under way";
+  });
   exchange(kLarge, 2);
   EXPECT_EQ((*a)[0].record.sent.count(1), 0u);
   EXPECT_TRUE((*b)[0].record.announced.empty() || (*b)[0].record.announced.front() != 1u);
@@ -310,6 +314,29 @@ TEST_F(RdmaReader, SendsEndWithTheChannel_TheirObserverCancelsAndCloses) {
     peer.reset();
     destroy();
   }
+}
+
+TEST_F(RdmaReader, SendIsCancelledWhileItsWindowIsInvalidated_TheCallWaitsForIt) {
+  start(true);
+  std::vector<std::byte> marker(100);
+  ASSERT_TRUE(a->receive(9, 9, marker).ok());
+  const std::uint64_t before = rnic.counters().receives;
+  a->exclusive([&] {  // both frames arrive before the next turn, and nothing after them is executed
+    peer->say(verbs::FrameType::kDone, [&](verbs::RdmaFrame& frame) { frame.id = message.id; });
+    peer->say(verbs::FrameType::kEager, [](verbs::RdmaFrame& frame) { frame.key.tag = 9; }, marker.size());
+    EXPECT_TRUE(eventually([&] { return rnic.counters().receives >= before + 2; }));
+    rnic.setPaused(true);
+  });
+  ASSERT_TRUE(a->waitReceived(9));  // so the confirmation has been handled
+  a->exclusive([&] {
+    EXPECT_EQ(executed(IBV_WR_LOCAL_INV), 0u);
+    rnic.setPaused(false);
+    EXPECT_FALSE((*a)[0].handle->cancelSend(1));
+    EXPECT_EQ(executed(IBV_WR_LOCAL_INV), 1u) << "it was under way";
+    EXPECT_EQ((*a)[0].handle->state(), ChannelState::kConnected);
+  });
+  EXPECT_EQ(read(*peer), IBV_WC_REM_ACCESS_ERR);
+  EXPECT_EQ((*a)[0].record.sent.count(1), 0u);
 }
 
 TEST_F(RdmaReader, ConfirmationOfAMessageThatIsOver_FailsTheChannel) {
