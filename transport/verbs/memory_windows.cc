@@ -3,7 +3,7 @@
 namespace gloo_bypass::verbs {
 
 MemoryWindows::~MemoryWindows() {
-  for (ibv_mw* window : free_) destroy(window);
+  for (ibv_mw* window : free_) (void)ibv_dealloc_mw(window);
 }
 
 bool MemoryWindows::offered(const ibv_device_attr& limits) {
@@ -11,12 +11,21 @@ bool MemoryWindows::offered(const ibv_device_attr& limits) {
 }
 
 ibv_mw* MemoryWindows::take() {
-  if (free_.empty()) return ibv_alloc_mw(domain_, IBV_MW_TYPE_2);
-  ibv_mw* const window = free_.back();
-  free_.pop_back();
+  ibv_mw* window = nullptr;
+  if (free_.empty()) {
+    window = ibv_alloc_mw(domain_, IBV_MW_TYPE_2);
+    if (window == nullptr) return nullptr;
+  } else {
+    window = free_.back();
+    free_.pop_back();
+  }
+  ++taken_;
   return window;
 }
 
-void MemoryWindows::destroy(ibv_mw* window) { (void)ibv_dealloc_mw(window); }
+void MemoryWindows::destroy(ibv_mw* window) {
+  --taken_;
+  (void)ibv_dealloc_mw(window);
+}
 
 }  // namespace gloo_bypass::verbs

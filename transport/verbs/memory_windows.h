@@ -28,13 +28,19 @@ class MemoryWindows {
 
   // A free one. Null with errno: the device allows no more. Each goes back by give() or destroy().
   ibv_mw* take();
-  void give(ibv_mw* window) { free_.push_back(window); }
+  void give(ibv_mw* window) {
+    --taken_;
+    free_.push_back(window);
+  }
   // Bound or free. Before its queue pair is destroyed, and before its memory is deregistered.
-  static void destroy(ibv_mw* window);
+  void destroy(ibv_mw* window);
+  // Taken and neither given nor destroyed.
+  std::size_t taken() const { return taken_; }
 
  private:
   ibv_pd* const domain_;
   std::vector<ibv_mw*> free_;  // at most as many as were in use at a time
+  std::size_t taken_ = 0;
 };
 
 }  // namespace gloo_bypass::verbs

@@ -215,6 +215,7 @@ void RdmaSession::onPeerGone(bool aborted, const std::string& cause) noexcept {
 }
 
 bool RdmaSession::pump(TimePoint now, bool mayRead) {
+  windowsAt_ = kNever;
   bool any = pumpEnd(now);
   if (state_ == ChannelState::kConnected || (flushing() && frames_)) {
     any |= pumpDone();
@@ -231,7 +232,9 @@ bool RdmaSession::pump(TimePoint now, bool mayRead) {
 }
 
 // One that is finished may stay until its channel is gone, and has nothing to wait for.
-TimePoint RdmaSession::deadline() const { return finished() ? kNever : std::min(connectDeadline_, lingerUntil_); }
+TimePoint RdmaSession::deadline() const {
+  return finished() ? kNever : std::min({connectDeadline_, lingerUntil_, windowsAt_});
+}
 
 // Time-outs, the peer's end, and our own. True if anything changed.
 bool RdmaSession::pumpEnd(TimePoint now) {

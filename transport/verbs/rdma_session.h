@@ -188,6 +188,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   bool windowRoom() const;
   bool takeWindows(AnnouncedSend& send);
   void giveWindows(AnnouncedSend& send);
+  bool mayGetWindows();
+  void destroyWindows(AnnouncedSend& send);
   void destroyWindows();
   Status postWindowWork(std::uint64_t id, std::size_t rail, ibv_send_wr& work);
   Status bindWindows(std::uint64_t id, const std::byte* data);
@@ -252,6 +254,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   unsigned windowDepth_ = 0;        // binds and invalidations under way, of each rail
   std::uint64_t offered_ = 0;       // the head of outgoing_, in announced_ and not yet announced; 0: none
   RingQueue<std::uint64_t> toEnd_;  // confirmed by the peer, with windows to invalidate
+  // While the device's windows are all in other sessions' use: when to ask again, and until when.
+  TimePoint windowsAt_ = kNever, windowsUntil_ = kNever;
   // Complete since the queue pairs are gone; setState() tells the observer.
   std::vector<OperationToken> ended_;
   std::size_t eagerLimit_ = 0;

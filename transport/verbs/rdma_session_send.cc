@@ -32,6 +32,7 @@ bool RdmaSession::pumpOutgoing() {
   bool any = false;
   while (!outgoing_.empty() && haveCredit(/*forData=*/true)) {
     if (outgoing_.front().cancelled) {
+      windowsUntil_ = kNever;
       (void)outgoing_.popFront();
       continue;
     }

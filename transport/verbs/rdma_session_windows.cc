@@ -1,11 +1,13 @@
 // The peer's right to read, of rdma_session.h: from the announcement of a message until the peer has confirmed it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 #include <vector>
 
+#include "transport/progress/progress_engine.h"
 #include "transport/verbs/rdma_session.h"
 
 namespace gloo_bypass::verbs {
@@ -13,11 +15,14 @@ namespace {
 
 // How long a bind or an invalidation, which only this machine's adapter carries out, may take.
 constexpr auto kPatience = std::chrono::seconds(2);
+// How long to wait for windows that other sessions hold: until their receivers have read. As Gloo's default time-out.
+constexpr auto kWindowPatience = std::chrono::seconds(30);
+constexpr auto kWindowPause = std::chrono::milliseconds(5);
 
 }  // namespace
 
 // Registers the message's buffer and begins to bind windows to it. kAnnounced: it is in announced_, as offered_.
-// kWaits: for requests or windows of earlier messages.
+// kWaits: for requests or windows of earlier messages, or for windows of other sessions.
 RdmaSession::Offer RdmaSession::offer(const SendRequest& request) {
   AnnouncedSend send{.token = request.token, .length = request.length};
   if (request.length > 0) {
@@ -30,13 +35,14 @@ RdmaSession::Offer RdmaSession::offer(const SendRequest& request) {
     if (send.registration->needsWindow && (!windowRoom() || !takeWindows(send))) {
       const int error = errno;
       device_.registrations->release(send.registration);
-      if (!announced_.empty()) return Offer::kWaits;
+      if (!announced_.empty() || mayGetWindows()) return Offer::kWaits;
       fail({ErrorScope::kSession, ErrorCode::kExhausted,
             fmt::format("RDMA device {}: no memory window more ({}); it allows {} to all processes together",
                         device_.rails[0]->rail().deviceName, std::strerror(error), device_.rails[0]->limits().max_mw)});
       return Offer::kFailed;
     }
   }
+  windowsUntil_ = kNever;
   offered_ = nextAnnounceId_++;
   announced_.at(offered_) = send;
   if (send.windows[0] == nullptr) return Offer::kAnnounced;
@@ -73,13 +79,26 @@ void RdmaSession::giveWindows(AnnouncedSend& send) {
   }
 }
 
+// After takeWindows() failed: other sessions hold some, and it is not too late. Sets the time to try again.
+bool RdmaSession::mayGetWindows() {
+  const bool held = std::any_of(device_.rails.begin(), device_.rails.end(),
+                                [](const auto& rail) { return rail->windows().taken() > 0; });
+  const TimePoint now = monotonicNow();
+  if (windowsUntil_ == kNever) windowsUntil_ = now + Duration(kWindowPatience);
+  if (!held || now >= windowsUntil_) return false;
+  windowsAt_ = now + Duration(kWindowPause);
+  return true;
+}
+
+void RdmaSession::destroyWindows(AnnouncedSend& send) {
+  for (std::size_t i = 0; i < send.windows.size(); ++i) {
+    if (ibv_mw* const window = std::exchange(send.windows[i], nullptr)) device_.rails[i]->windows().destroy(window);
+  }
+}
+
 // Takes the right to read away at once, wherever a message stands. Before the queue pairs and the registrations go.
 void RdmaSession::destroyWindows() {
-  announced_.forEach([](std::uint64_t, AnnouncedSend& send) {
-    for (ibv_mw*& window : send.windows) {
-      if (window != nullptr) MemoryWindows::destroy(std::exchange(window, nullptr));
-    }
-  });
+  announced_.forEach([this](std::uint64_t, AnnouncedSend& send) { destroyWindows(send); });
 }
 
 Status RdmaSession::postWindowWork(std::uint64_t id, std::size_t rail, ibv_send_wr& work) {
@@ -160,9 +179,7 @@ void RdmaSession::withdrawOffer() {
   if (offered_ == 0) return;  // the session has failed, and released it
   outgoing_.front().cancelled = true;
   AnnouncedSend* const send = announced_.find(std::exchange(offered_, 0));
-  for (ibv_mw*& window : send->windows) {
-    if (window != nullptr) MemoryWindows::destroy(std::exchange(window, nullptr));
-  }
+  destroyWindows(*send);
   if (send->registration != nullptr) device_.registrations->release(send->registration);
   announced_.eraseFound(send);
 }

@@ -134,6 +134,26 @@ TEST_F(RdmaSecurity, ManySendsAtOnce_FewWindowsAreEnough) {
   }
 }
 
+TEST_F(RdmaSecurity, AnotherChannelHoldsTheLastWindow_TheSendWaitsForIt) {
+  auto devices = defaultSoftwareDevices();
+  devices[0].maxWindows = 1;
+  rnic.setDevices(devices);
+  open(keyed("soft0"), keyed("soft1"), 2);
+  std::vector<std::byte> first(kLarge), second(kLarge);
+  ASSERT_TRUE(a->send(1, 1, data, 0).ok());
+  ASSERT_TRUE(b->wait([&] { return !(*b)[0].record.announced.empty(); }));
+  ASSERT_TRUE(b->receive(2, 2, second, 1).ok());
+  ASSERT_TRUE(a->send(2, 2, data, 1).ok());
+  exchange(100, 3, 0);  // a turn later it still waits
+  EXPECT_EQ((*a)[1].record.states, std::vector{ChannelState::kConnected});
+  EXPECT_EQ((*b)[1].record.timesReceived(2), 0u);
+  ASSERT_TRUE(b->receive(1, 1, first, 0).ok());
+  ASSERT_TRUE(b->waitReceived(2, 1));
+  ASSERT_TRUE(a->waitSent(2, 1));
+  EXPECT_EQ(first, data);
+  EXPECT_EQ(second, data);
+}
+
 TEST_F(RdmaSecurity, LastMessageThatMayBeAnnounced_Arrives) {
   TransportConfig noWindow = keyed("soft1");
   noWindow.session.shortPathEagerBytes = 0;  // empty messages are announced, too
