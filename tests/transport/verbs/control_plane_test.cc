@@ -471,8 +471,8 @@ TEST_F(KeyedControlPlaneTest, ForgedWords_AreCountedAndEndNothing) {
   const auto message = [](char what, const security::Token& token) {
     return what + std::string(reinterpret_cast<const char*>(token.data()), token.size());
   };
-  send(fd, message('A', wrong.abort) + message('A', right.ready) + message('R', right.abort) +
-               message('X', right.abort));
+  send(fd,
+       message('A', wrong.abort) + message('A', right.ready) + message('R', right.abort) + message('X', right.abort));
   ASSERT_TRUE(until([&] { return b->forgedMessages() == 5; }));
   EXPECT_EQ(atB.ready, 0);
   EXPECT_EQ(atB.gone, 0);
