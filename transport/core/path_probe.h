@@ -15,7 +15,8 @@
 //
 // A path that carries nothing, or a peer that stands still, is not narrow. So each probe of the size in use has a
 // companion of kSmallest bytes right before it, and a try counts only if its companion is answered. Tries that do not
-// count become rarer. A peer that receives both at once answers the last one: so the companion goes first.
+// count become rarer. The companion goes first: a peer that receives both at once may answer the last one alone, and a
+// kernel that takes several datagrams as one (UDP_SEGMENT) loses a shorter one with the longer one before it.
 #pragma once
 
 #include <algorithm>
