@@ -10,7 +10,7 @@
 namespace gloo_bypass::security {
 namespace {
 
-constexpr std::uint8_t kVersion = 1;
+constexpr std::uint8_t kVersion = 2;  // of the offer and of the key schedule
 constexpr std::size_t kBeforeProof = kOfferBytes - kProofBytes;
 
 Error differ(const char* what) { return {ErrorScope::kSession, ErrorCode::kConfiguration, what}; }

@@ -16,7 +16,7 @@
 // It tells ranks with different keys, jobs or ranks apart when they connect, in one line. It shows nothing of the key,
 // which has 256 random bits.
 //
-//   the offer, little-endian: u8 version 1 | u8 1: with a pre-shared key | public key 32 | proof 16
+//   the offer, little-endian: u8 version 2 | u8 1: with a pre-shared key | public key 32 | proof 16
 //
 // Pure: the private key comes in as 32 random bytes. Owner: one session; one thread at a time.
 #pragma once
