@@ -1,9 +1,5 @@
 #include "transport/security/openssl.h"
 
-#include <openssl/crypto.h>
-
-#include "transport/security/secret.h"
-
 namespace gloo_bypass::security {
 
 const OpenSsl& openSsl() {
@@ -18,10 +14,6 @@ const OpenSsl& openSsl() {
     return parts;
   }());
   return made;
-}
-
-bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
-  return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }
 
 }  // namespace gloo_bypass::security

@@ -1,5 +1,5 @@
-// Whether the cryptographic libraries of this process work, before anything depends on them: a known
-// answer of each. About a millisecond, once a process. Any thread.
+// Whether the cryptographic libraries of this process work, before anything depends on them: a known answer of each.
+// About a millisecond, once a process. Any thread.
 #pragma once
 
 #include "transport/base/status.h"
