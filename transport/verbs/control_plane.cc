@@ -121,7 +121,7 @@ Status ControlPlane::connect(std::uint64_t sessionId, std::uint64_t peer, const 
   if (session.socket != 0) {
     // The peer dialled before we knew which peer to expect.
     Socket& socket = sockets_.at(session.socket);
-    if (socket.helloFrom == peer && proven(session, socket) && say(session, socket, kReady)) {
+    if (socket.helloFrom == peer && proven(keys, socket) && say(keys, socket, kReady)) {
       listenTo(session.socket, socket, EPOLLIN | EPOLLRDHUP);
       return {};
     }
@@ -175,10 +175,10 @@ void ControlPlane::close(std::uint64_t sessionId, bool abort) {
   const auto it = sessions_.find(sessionId);
   if (it == sessions_.end()) return;
   const std::uint64_t key = it->second.socket;
-  if (key != 0 && abort && it->second.keys.has_value() == keyed_) (void)say(it->second, sockets_.at(key), kAbort);
+  if (key != 0 && abort && it->second.keys.has_value() == keyed_) (void)say(it->second.keys, sockets_.at(key), kAbort);
   if (key == 0 && it->second.keys && !it->second.peerReady && it->second.port == 0) {
     if (departed_.size() == kMostDeparted) departed_.pop_front();
-    departed_.emplace_back(sessionId, it->second);
+    departed_.emplace_back(sessionId, *it->second.keys);
   }
   sessions_.erase(it);
   if (key != 0) sockets_.erase(key);
@@ -272,7 +272,7 @@ void ControlPlane::onDialled(std::uint64_t key, Socket& socket) {
   if (keyed_) writer(session.keys->own.hello);
   const bool sent =
       send(socket.fd.get(), hello.data(), helloBytes(), MSG_NOSIGNAL | MSG_MORE) == static_cast<ssize_t>(helloBytes());
-  if (!sent || !say(session, socket, kReady)) {
+  if (!sent || !say(session.keys, socket, kReady)) {
     hungUp(socket.session, fmt::format("the control connection broke: {}", std::strerror(errno)));
     return;
   }
@@ -305,14 +305,14 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   const auto it = sessions_.find(target);
   const bool wellFormed = magic == (keyed_ ? kKeyedMagic : kPlainMagic) && target != 0;
   const bool exists = it != sessions_.end() && !it->second.over;
-  const bool known = wellFormed && exists && it->second.socket == 0 &&
-                     (it->second.peer == 0 || (it->second.peer == from && from < target && proven(it->second, socket)));
+  const bool known =
+      wellFormed && exists && it->second.socket == 0 &&
+      (it->second.peer == 0 || (it->second.peer == from && from < target && proven(it->second.keys, socket)));
   if (!known) {
     // Otherwise the dialler would try again, although no one will ever answer.
     if (wellFormed && !exists && !keyed_) (void)say({}, socket, kAbort);
-    if (const Session* const gone = wellFormed && keyed_ ? departed(target, socket) : nullptr) {
-      (void)say(*gone, socket, kAbort);
-    }
+    if (const auto gone = wellFormed && keyed_ ? departed(target, socket) : std::nullopt)
+      (void)say(gone, socket, kAbort);
     refuse(key);
     return;
   }
@@ -322,7 +322,7 @@ void ControlPlane::readHello(std::uint64_t key, Socket& socket) {
   it->second.socket = key;
   if (it->second.peer == 0) {
     listenTo(key, socket, 0);  // read the rest when we know which peer to expect
-  } else if (!say(it->second, socket, kReady)) {
+  } else if (!say(it->second.keys, socket, kReady)) {
     hungUp(target, "the peer hung up while connecting");
   }
 }
@@ -368,29 +368,27 @@ void ControlPlane::heard(std::uint64_t sessionId, std::span<const std::byte> mes
   session.observer->onPeerReady();
 }
 
-bool ControlPlane::proven(const Session& session, const Socket& socket) {
-  if (!session.keys) return true;
-  return security::equal(std::span(socket.hello).subspan(kPlainHelloBytes), session.keys->peer.hello);
+bool ControlPlane::proven(const std::optional<ControlKeys>& keys, const Socket& socket) {
+  return !keys || security::equal(std::span(socket.hello).subspan(kPlainHelloBytes), keys->peer.hello);
 }
 
-bool ControlPlane::say(const Session& session, Socket& socket, char what) {
+bool ControlPlane::say(const std::optional<ControlKeys>& keys, Socket& socket, char what) {
   std::array<std::byte, 1 + security::kTokenBytes> message{static_cast<std::byte>(what)};
-  if (session.keys) {
-    const ControlTokens& own = session.keys->own;
-    std::ranges::copy(what == kReady ? own.ready : own.abort, message.begin() + 1);
-  }
+  if (keys) std::ranges::copy(what == kReady ? keys->own.ready : keys->own.abort, message.begin() + 1);
   return send(socket.fd.get(), message.data(), messageBytes(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
          static_cast<ssize_t>(messageBytes());
 }
 
-// Null: there is none, or the socket is not its peer's.
-const ControlPlane::Session* ControlPlane::departed(std::uint64_t session, const Socket& socket) const {
+// The keys of a session that has gone, or is over. nullopt: there is none, or the socket is not its peer's.
+std::optional<ControlKeys> ControlPlane::departed(std::uint64_t session, const Socket& socket) const {
   const auto it = sessions_.find(session);
-  if (it != sessions_.end() && it->second.over && it->second.keys && proven(it->second, socket)) return &it->second;
-  for (const auto& [id, gone] : departed_) {
-    if (id == session && proven(gone, socket)) return &gone;
+  if (it != sessions_.end() && it->second.over && it->second.keys && proven(it->second.keys, socket)) {
+    return it->second.keys;
   }
-  return nullptr;
+  for (const auto& [id, keys] : departed_) {
+    if (id == session && proven(keys, socket)) return keys;
+  }
+  return std::nullopt;
 }
 
 void ControlPlane::refuse(std::uint64_t key) {

@@ -128,10 +128,10 @@ class ControlPlane {
   void readHello(std::uint64_t key, Socket& socket);
   void readMessages(Socket& socket);
   void heard(std::uint64_t sessionId, std::span<const std::byte> message);
-  static bool proven(const Session& session, const Socket& socket);
-  bool say(const Session& session, Socket& socket, char what);
+  static bool proven(const std::optional<ControlKeys>& keys, const Socket& socket);
+  bool say(const std::optional<ControlKeys>& keys, Socket& socket, char what);
   void refuse(std::uint64_t key);
-  const Session* departed(std::uint64_t session, const Socket& socket) const;
+  std::optional<ControlKeys> departed(std::uint64_t session, const Socket& socket) const;
   void lost(std::uint64_t sessionId, bool aborted, const std::string& cause);
   void hungUp(std::uint64_t sessionId, const std::string& cause);
   void dropStrangers(TimePoint now);
@@ -143,9 +143,9 @@ class ControlPlane {
   std::uint64_t nextKey_ = 1;
   std::unordered_map<std::uint64_t, Session> sessions_;
   std::unordered_map<std::uint64_t, Socket> sockets_;
-  // Of keyed sessions that went before their peer dialled: what to tell it. Not of those that dial. The oldest first,
-  // at most kMostDeparted.
-  std::deque<std::pair<std::uint64_t, Session>> departed_;
+  // Of keyed sessions that went before their peer dialled: how to tell it. Not of those that dial. The oldest first, at
+  // most kMostDeparted.
+  std::deque<std::pair<std::uint64_t, ControlKeys>> departed_;
   std::set<std::uint64_t> strangers_;  // keys of sockets without a hello, the oldest first
   TimePoint now_{};                    // of the last poll()
   TimePoint nextDial_ = kNever;        // the sessions' earliest

@@ -53,8 +53,7 @@ enum class RegistrationUse : std::uint8_t { kRemoteRead, kLocalWrite };
 struct RegistrationCounters {
   std::uint64_t registrations = 0;     // successful calls of ibv_reg_mr on one rail
   std::uint64_t hits = 0, misses = 0;  // of acquire()
-  std::uint64_t uncached =
-      0;  // misses that were not kept: not watchable, being unmapped elsewhere, or mayKeep() says no
+  std::uint64_t uncached = 0;       // misses that were not kept: not watchable, just being unmapped, or for one message
   std::uint64_t invalidations = 0;  // entries dropped because their memory was unmapped
   std::uint64_t evictions = 0;      // entries dropped for a bound: the cache's, or the kernel's on pinned memory
   std::uint64_t pinnedBytes = 0;    // on one rail, now
