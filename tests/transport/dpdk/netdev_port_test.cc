@@ -15,11 +15,15 @@
 #include <thread>
 
 #include "tests/support/attacker_port.h"
+#include "tests/support/forged_icmp.h"
 #include "tests/support/no_more_descriptors.h"
 #include "tests/transport/dpdk/port_process.h"
+#include "transport/channel/channel_address.h"
 #include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/kernel_interface.h"
+#include "transport/dpdk/port_address.h"
+#include "transport/network/endpoint.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::dpdk {
@@ -309,7 +313,6 @@ class Attacks {
  public:
   using Datagram = test::AttackerPort::Datagram;
   std::vector<Datagram> operator()(const Datagram& datagram) {
-    if (!begun) return {datagram};
     Datagram arrives = datagram;
     if (wire::isData(test::typeOf(datagram)) && ++data_ % 5 == 0) {
       test::flipPayload(arrives);
@@ -322,7 +325,6 @@ class Attacks {
     if (!kept_.empty()) all.push_back(kept_[repeated++ % kept_.size()]);
     return all;
   }
-  bool begun = false;
   std::size_t changed = 0, repeated = 0;  // as many resets as repeated
 
  private:
@@ -330,60 +332,82 @@ class Attacks {
   std::vector<Datagram> kept_;
 };
 
-class SealedEnd final : public ChannelObserver {
+class AttackedEnd final : public ChannelObserver {
  public:
-  SealedEnd(Partner& partner, int rank) {
+  // `attack` acts from when `begun` is true.
+  AttackedEnd(Partner& partner, int rank, Security security, test::AttackerPort::Attack attack) {
     TransportConfig config = netdevConfig();
-    config.security = Security::kEncrypt;
-    config.session.longPathRtt = seconds(60);  // a short path, however busy the machine
-    auto port = std::make_unique<test::AttackerPort>(dpdk::openPort(config),
-                                                     [this](const Attacks::Datagram& d) { return attacks(d); });
+    config.security = security;
+    config.session.longPathRtt = seconds(60);                         // a short path, however busy the machine
+    if (security == Security::kOff) config.peerTimeout = seconds(3);  // an attack may end the peer
+    auto port = std::make_unique<test::AttackerPort>(dpdk::openPort(config), [this, attack](const Datagram& datagram) {
+      return begun ? attack(datagram) : std::vector<Datagram>{datagram};
+    });
     transport = makeDatagramTransport(config, std::move(port)).value();
     exclusive([&] {
       channel = std::move(transport->openChannel({.localRank = rank, .peerRank = 1 - rank}, this)).value();
       partner.send(channel->localAddress());
+      here = endpointOf(channel->localAddress());
     });
-    const auto peer = partner.receive();
-    exclusive([&] { EXPECT_TRUE(channel->connect(peer).ok()); });
+    const auto address = partner.receive();
+    peer = endpointOf(address);
+    exclusive([&] { EXPECT_TRUE(channel->connect(address).ok()); });
     EXPECT_TRUE(wait([&] { return state == ChannelState::kConnected; }));
+    exclusive([&] { begun = true; });
   }
   void exclusive(const std::function<void()>& f) const { transport->progress().exclusive(f); }
   bool wait(const std::function<bool()>& condition) const {
     return transport->progress().waitUntil(condition, monotonicNow() + seconds(30));
+  }
+  // Sends and receives up to `messages`, as long as the channel lives. Checks what arrives.
+  void exchange(OperationToken messages) {
+    for (OperationToken i = 1; i <= messages && state == ChannelState::kConnected; ++i) {
+      std::ranges::fill(in, std::byte{0});
+      exclusive([&] {
+        (void)channel->postReceive({.token = i, .key = {.tag = 1}, .data = in.data(), .capacity = in.size()}).ok();
+        (void)channel->postSend({.token = i, .key = {.tag = 1}, .data = out.data(), .length = out.size()}).ok();
+      });
+      ASSERT_TRUE(wait([&] { return state != ChannelState::kConnected || (sent == i && received == i); })) << i;
+      if (received == i) {
+        ASSERT_EQ(in, out) << i;
+      }
+    }
   }
   void onSendComplete(OperationToken token) noexcept override { sent = token; }
   void onReceiveComplete(OperationToken token, std::size_t) noexcept override { received = token; }
   void onMessageAnnounced(MessageKey, std::size_t) noexcept override {}
   void onStateChange(ChannelState next) noexcept override { state = next; }
 
-  Attacks attacks;
+  bool begun = false;
+  network::Endpoint here, peer;
+  std::vector<std::byte> out = pattern(300'000), in = std::vector<std::byte>(out.size());
   ChannelState state = ChannelState::kUnconnected;
   OperationToken sent = 0, received = 0;
   std::shared_ptr<Transport> transport;
   std::unique_ptr<MessageChannel> channel;
+
+ private:
+  using Datagram = Attacks::Datagram;
+
+  static network::Endpoint endpointOf(std::span<const std::byte> channelAddress) {
+    const auto address = decodeUdpAddress(decodeChannelAddress(channelAddress).value().portAddress).value();
+    network::Endpoint endpoint = *network::parseIp(toString(address.ip));
+    endpoint.setPort(address.port);
+    return endpoint;
+  }
 };
 
 TEST_F(NetdevPort, ChangesForgesAndRepeatsSealedDatagrams_NoWrongBytesAndNoEnd) {
   const auto end = [](int rank) {
     return [rank](Partner& partner) {
-      SealedEnd own(partner, rank);
-      own.exclusive([&] { own.attacks.begun = true; });
-      constexpr std::size_t kBytes = 300'000;
-      std::vector<std::byte> out = pattern(kBytes), in(kBytes);
-      for (OperationToken i = 1; i <= 30 && own.state == ChannelState::kConnected; ++i) {
-        std::ranges::fill(in, std::byte{0});
-        own.exclusive([&] {
-          (void)own.channel->postReceive({.token = i, .key = {.tag = 1}, .data = in.data(), .capacity = kBytes}).ok();
-          (void)own.channel->postSend({.token = i, .key = {.tag = 1}, .data = out.data(), .length = kBytes}).ok();
-        });
-        ASSERT_TRUE(own.wait([&] { return own.sent == i && own.received == i; })) << i;
-        ASSERT_EQ(in, out) << i;
-      }
+      Attacks attacks;
+      AttackedEnd own(partner, rank, Security::kEncrypt, [&](const Attacks::Datagram& d) { return attacks(d); });
+      own.exchange(30);
       partner.meet();
       own.exclusive([&] {
         EXPECT_EQ(own.state, ChannelState::kConnected);
-        EXPECT_GE(own.attacks.changed, 100U);
-        EXPECT_GE(own.attacks.repeated, 100U);
+        EXPECT_GE(attacks.changed, 100U);
+        EXPECT_GE(attacks.repeated, 100U);
         EXPECT_EQ(own.transport->report().total.duplicatesReceived, 0U);
       });
       partner.meet();
@@ -391,6 +415,48 @@ TEST_F(NetdevPort, ChangesForgesAndRepeatsSealedDatagrams_NoWrongBytesAndNoEnd) 
     };
   };
   runProcesses(inside('a', end(0)), inside('b', end(1)));
+}
+
+// From the peer's host, quoting a datagram that it has just received: "the port is closed", three times in a row, as a
+// single one counts for nothing, and "too large".
+TEST_F(NetdevPort, ForgesIcmp_EndsPlainSessionsOnly) {
+  for (const Security security : {Security::kOff, Security::kEncrypt}) {
+    const auto end = [security](int rank) {
+      return [security, rank](Partner& partner) {
+        std::size_t forged = 0;
+        AttackedEnd* attacked = nullptr;
+        AttackedEnd own(partner, rank, security, [&](const Attacks::Datagram& datagram) {
+          if (rank == 1 && attacked != nullptr && forged < 100) {
+            ++forged;
+            for (int i = 0; i < 3; ++i) test::forgeUnreachable(attacked->peer, attacked->here, datagram);
+            test::forgeUnreachable(attacked->peer, attacked->here, datagram, 1300);
+          }
+          return std::vector<Attacks::Datagram>{datagram};
+        });
+        own.exclusive([&] { attacked = &own; });
+        own.exchange(30);
+        partner.meet();
+        own.exclusive([&] {
+          if (security == Security::kOff) {
+            ASSERT_EQ(own.state, ChannelState::kFailed);
+            if (rank == 0) {
+              EXPECT_NE(own.channel->error().message.find("the port is closed"), std::string::npos)
+                  << own.channel->error().message << ": the attack works no more, and proves nothing";
+            }
+          } else {
+            EXPECT_EQ(own.state, ChannelState::kConnected);
+            EXPECT_GT(own.transport->report().channels.at(0).path->datagramBytes, 1300U);
+            if (rank == 1) {
+              EXPECT_EQ(forged, 100U);
+            }
+          }
+        });
+        partner.meet();
+        own.exclusive([&] { own.channel.reset(); });
+      };
+    };
+    runProcesses(inside('a', end(0)), inside('b', end(1)));
+  }
 }
 
 TEST_F(NetdevPort, NobodyAnswersArp_LinkGoesDownAndTheNextOneTriesAnew) {

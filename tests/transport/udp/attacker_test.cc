@@ -22,8 +22,8 @@
 
 #include "tests/support/attacker_port.h"
 #include "tests/support/channel_pair.h"
+#include "tests/support/forged_icmp.h"
 #include "tests/support/loopback_port.h"
-#include "tests/transport/udp/forged_icmp.h"
 #include "transport/security/packet_protection.h"
 #include "transport/udp/port_address.h"
 #include "transport/udp/udp_port.h"
@@ -33,7 +33,7 @@ namespace {
 
 using Datagram = AttackerPort::Datagram;
 
-enum class Path : std::uint8_t { kMemory, kSocket, kSockets };
+enum class Path : std::uint8_t { kMemory, kSocket, kSockets, kSocketV6 };
 
 class Attacker : public ChannelPairTest, public ::testing::WithParamInterface<std::tuple<Path, Security>> {
  protected:
@@ -52,7 +52,9 @@ class Attacker : public ChannelPairTest, public ::testing::WithParamInterface<st
     if (std::get<Path>(GetParam()) == Path::kMemory) {
       port = makeLoopbackPort(8192, 256);
     } else {
-      config.interface = std::get<Path>(GetParam()) == Path::kSocket ? "127.0.0.1" : "127.0.0.1,127.0.0.2,127.0.0.3";
+      config.interface = std::get<Path>(GetParam()) == Path::kSocket     ? "127.0.0.1"
+                         : std::get<Path>(GetParam()) == Path::kSocketV6 ? "::1"
+                                                                         : "127.0.0.1,127.0.0.2,127.0.0.3";
       auto made = udp::makeUdpPort(config);
       ASSERT_TRUE(made.ok()) << made.error().message;
       port = std::move(made).value();
@@ -84,10 +86,9 @@ class Attacker : public ChannelPairTest, public ::testing::WithParamInterface<st
     return wrong;
   }
 
-  // Over one socket and with forged ICMP: the kernel would remember a forged MTU, for other tests too.
+  // With forged ICMP: the kernel would remember a forged MTU, for other tests too.
   void inNetworkOfItsOwn(const std::function<void()>& f) {
-    if (std::get<Path>(GetParam()) != Path::kSocket) GTEST_SKIP() << "the kernel's business with one socket";
-    if (!udp::rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
+    if (!test::rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
     std::thread([&] {
       if (::unshare(CLONE_NEWNET) != 0 || std::system("ip link set lo up") != 0) GTEST_SKIP() << "needs CAP_NET_ADMIN";
       f();
@@ -117,8 +118,11 @@ class Attacker : public ChannelPairTest, public ::testing::WithParamInterface<st
     }
     return smallest;
   }
-  // Over IPv4, where the MTU leaves room for it.
-  std::size_t largestSize() const { return 65'507 - (sealed() ? security::PacketProtection::kOverheadBytes : 0); }
+  // An IPv4 packet's, or what the loopback interface's MTU leaves.
+  std::size_t largestSize() const {
+    return (std::get<Path>(GetParam()) == Path::kSocketV6 ? 65'488 : 65'507) -
+           (sealed() ? security::PacketProtection::kOverheadBytes : 0);
+  }
   std::uint64_t duplicates() {
     TransportReport report;
     exclusive([&] { report = transport->report(); });
@@ -201,11 +205,14 @@ TEST_P(Attacker, RepeatsAtOnceAndLater_SealedSessionsNeverSeeIt) {
   }
 }
 
+// ICMP is the kernel's business with one socket.
+class IcmpAttacker : public Attacker {};
+
 // "The port is closed", quoting a datagram that just went by.
-TEST_P(Attacker, ForgesPortUnreachable_SealedSessionsLiveOn) {
+TEST_P(IcmpAttacker, ForgesPortUnreachable_SealedSessionsLiveOn) {
   inNetworkOfItsOwn([&] {
     connectUnder([this](const Datagram& datagram) {
-      if (begun_ && attacks_++ < kAttacks) udp::forgeUnreachable(address_, address_, datagram);
+      if (begun_ && attacks_++ < kAttacks) test::forgeUnreachable(address_, address_, datagram);
       return std::vector<Datagram>{datagram};
     });
     EXPECT_EQ(exchange(100'000), 0);
@@ -219,10 +226,10 @@ TEST_P(Attacker, ForgesPortUnreachable_SealedSessionsLiveOn) {
 }
 
 // "The datagram was too large", quoting one too.
-TEST_P(Attacker, ForgesTooLarge_DatagramsStayAsLarge) {
+TEST_P(IcmpAttacker, ForgesTooLarge_DatagramsStayAsLarge) {
   inNetworkOfItsOwn([&] {
     connectUnder([this](const Datagram& datagram) {
-      if (begun_) udp::forgeUnreachable(address_, address_, datagram, ++attacks_ % 2 == 0 ? 600 : 1300);
+      if (begun_) test::forgeUnreachable(address_, address_, datagram, ++attacks_ % 2 == 0 ? 600 : 1300);
       return std::vector<Datagram>{datagram};
     });
     ASSERT_TRUE(wait([&] { return smallestSize() == largestSize(); }));
@@ -334,13 +341,17 @@ TEST(SealedPeer, IsKilled_ChannelFailsWithinSeconds) {
 }
 
 std::string nameOf(const ::testing::TestParamInfo<std::tuple<Path, Security>>& info) {
-  static constexpr const char* kPaths[] = {"Memory", "Socket", "Sockets"};
+  static constexpr const char* kPaths[] = {"Memory", "Socket", "Sockets", "SocketV6"};
   return std::string(kPaths[static_cast<std::size_t>(std::get<Path>(info.param))]) +
          (std::get<Security>(info.param) == Security::kEncrypt ? "Sealed" : "Plain");
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, Attacker,
                          ::testing::Combine(::testing::Values(Path::kMemory, Path::kSocket, Path::kSockets),
+                                            ::testing::Values(Security::kOff, Security::kEncrypt)),
+                         nameOf);
+INSTANTIATE_TEST_SUITE_P(Paths, IcmpAttacker,
+                         ::testing::Combine(::testing::Values(Path::kSocket, Path::kSocketV6),
                                             ::testing::Values(Security::kOff, Security::kEncrypt)),
                          nameOf);
 

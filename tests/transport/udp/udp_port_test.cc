@@ -15,9 +15,9 @@
 #include <optional>
 #include <thread>
 
+#include "tests/support/forged_icmp.h"
 #include "tests/support/no_more_descriptors.h"
 #include "tests/support/no_more_threads.h"
-#include "tests/transport/udp/forged_icmp.h"
 #include "tests/transport/udp/port_pair.h"
 #include "transport/channel/channel_address.h"
 #include "transport/datagram/datagram_transport.h"
@@ -557,11 +557,11 @@ std::vector<std::byte> beginningOfHelloTo(std::uint64_t session) {
 
 void forgeUnreachable(const Endpoint& from, const Endpoint& to, std::uint64_t session, std::uint16_t mtu = 0,
                       std::uint8_t code = ICMP_PORT_UNREACH) {
-  udp::forgeUnreachable(from, to, beginningOfHelloTo(session), mtu, code);
+  test::forgeUnreachable(from, to, beginningOfHelloTo(session), mtu, code);
 }
 
 TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
-  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
+  if (!test::rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   connect();
   const Endpoint peer = decode(peer_->localAddress()).value().front();
   for (int i = 0; i < 20; ++i) forgeUnreachable(own_, peer, kPeerSession + 1);
@@ -572,7 +572,7 @@ TEST_F(OneSession, ForgedUnreachable_CountsOnlyWithOurSessionsId) {
 
 // More than one receive() reads: a port that never sleeps does not forget the rest.
 TEST(UdpErrors, ManyForgedUnreachables_AllAreReadInTheEnd) {
-  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
+  if (!test::rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   const auto port = openPort(at("127.0.0.1")), peer = openPort(at("127.0.0.1"));
   const Endpoint own = decode(port->localAddress()).value().front(),
                  other = decode(peer->localAddress()).value().front();
@@ -615,7 +615,7 @@ class Segmentation : public ::testing::Test {
 
 // Each ends one call with its error (icmp_err_convert), even an unrelated call.
 TEST_F(Segmentation, ForgedUnreachableOfEachCodeBeforeEachCall_StaysOn) {
-  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
+  if (!test::rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   SendBatch::Destination toB{.link = 1, .peer = b_->local()};
   for (std::uint8_t code = 0; code <= NR_ICMP_UNREACH; ++code) {
     if (code == ICMP_FRAG_NEEDED) continue;  // the kernel would remember it, for other tests too
@@ -661,7 +661,7 @@ TEST_F(Segmentation, KernelRefusesItTowardsOnePeer_ThatOneGetsSingleDatagramsUnt
 
 // A hint about the path's MTU is only a reason to probe: this one is wrong.
 TEST_F(OneSession, ForgedFragmentationNeeded_ChangesNothing) {
-  if (!rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
+  if (!test::rawSocket()) GTEST_SKIP() << "needs root for a raw socket";
   // In a separate network: the kernel would remember the forged MTU, for other tests too.
   std::thread([&] {
     if (::unshare(CLONE_NEWNET) != 0 || std::system("ip link set lo up") != 0) GTEST_SKIP() << "needs CAP_NET_ADMIN";
