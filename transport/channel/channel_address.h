@@ -15,7 +15,7 @@ namespace gloo_bypass {
 
 // Keeps the whole address within MessageChannel::kMaxAddressBytes.
 inline constexpr std::size_t kMaxPortAddressBytes = 400;
-inline constexpr std::size_t kMaxOfferBytes = 64;
+inline constexpr std::size_t kMaxOfferBytes = 66;
 
 struct ChannelAddress {
   std::uint64_t sessionId = 0;

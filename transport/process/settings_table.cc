@@ -111,10 +111,12 @@ std::vector<Setting> protocolSettings() {
                     "encrypt: UDP, netdev and pci seal each datagram with AES-128-GCM; memory links need none, and "
                     "RDMA needs GLOO_BYPASS_RDMA_TRUSTED_NETWORK. Alike for all ranks",
                     kField<&Config::security>),
-      textSetting("GLOO_BYPASS_KEY_FILE", "a file's path with a / in it", isFilePath,
-                  "encrypt: a file with 64 hexadecimal digits that only this user may read, alike for all ranks; "
-                  "empty: whoever can write to the rendezvous store is trusted",
-                  kField<&Config::keyFile>),
+      textSetting(
+          "GLOO_BYPASS_KEY_FILE", "a file's path with a / in it", isFilePath,
+          "encrypt: a file with 64 hexadecimal digits that only this user may read, alike for all ranks, or with "
+          "two such lines while one key replaces another; empty: whoever can write to the rendezvous store is "
+          "trusted",
+          kField<&Config::keyFile>),
       textSetting("GLOO_BYPASS_JOB", fmt::format("printable, at most {} characters", kMostJobCharacters), isJobName,
                   "encrypt: the job's name, alike for all ranks: jobs with one key file do not talk to each other",
                   kField<&Config::job>),

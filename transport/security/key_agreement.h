@@ -12,11 +12,15 @@
 //
 // Without a pre-shared key this holds off everyone who cannot write to the store; with one also those who can.
 //
-// The proof in an offer is an HMAC over the address and the rest of the offer, with a key made from the pre-shared key.
-// It tells ranks with different keys, jobs or ranks apart when they connect, in one line. It shows nothing of the key,
-// which has 256 random bits.
+// A rank may have two pre-shared keys, the one it prefers first, while users replace one by the other. The session's is
+// one that both ranks have; if they have both keys, the rank with the lower session id says by its order which.
 //
-//   the offer, little-endian: u8 version 2 | u8 1: with a pre-shared key | public key 32 | proof 16
+// A proof in an offer is an HMAC over the address and the offer before the proofs, with a key made from one pre-shared
+// key. Proofs tell ranks with different keys, jobs or ranks apart when they connect, in one line. They show nothing of
+// the keys, which have 256 random bits.
+//
+//   the offer, little-endian: u8 version 2 | u8 number of pre-shared keys, 0 to 2 | public key 32
+//                             | proof 16 with each key, or one without a key
 //
 // Pure: the private key comes in as 32 random bytes. Owner: one session; one thread at a time.
 #pragma once
@@ -39,11 +43,13 @@ namespace gloo_bypass::security {
 
 inline constexpr std::size_t kProofBytes = 16, kTokenBytes = 16;
 using Token = std::array<std::byte, kTokenBytes>;
-inline constexpr std::size_t kOfferBytes = 2 + sizeof(PublicKey) + kProofBytes;
+inline constexpr std::size_t kMaxPreSharedKeys = 2;
+inline constexpr std::size_t kProofsBegin = 2 + sizeof(PublicKey);
+inline constexpr std::size_t kLongestOffer = kProofsBegin + kMaxPreSharedKeys * kProofBytes;
 
 // What the sessions of one process share.
 struct Credentials {
-  std::optional<Secret> preSharedKey;
+  std::vector<Secret> preSharedKeys;  // at most kMaxPreSharedKeys, the preferred one first
   std::string job;
 };
 
@@ -77,15 +83,17 @@ class KeyAgreement {
 
  private:
   using Proof = std::array<std::byte, kProofBytes>;
-  bool hasKey() const { return credentials_->preSharedKey.has_value(); }
-  Proof proofOf(const Party& party, Ranks ranks, std::span<const std::byte> beforeProof) const;
+  bool hasKey() const { return !credentials_->preSharedKeys.empty(); }
+  Proof proofOf(const Secret& early, const Party& party, Ranks ranks, std::span<const std::byte> beforeProofs) const;
+  // The early secret of the pre-shared key that this session uses; nullptr: the ranks have none in common.
+  const Secret* common(const Party& peer, std::span<const std::byte> beforeProofs, std::span<const Proof> proofs) const;
   Secret transcript(const Party& peer, std::span<const std::byte> peerOffer) const;
 
   const std::shared_ptr<const Credentials> credentials_;
   const Party own_;
   const Ranks ranks_;
   std::uint64_t peerId_ = 0;
-  Secret early_;
+  std::vector<Secret> early_;         // of each pre-shared key, in their order
   std::optional<Secret> privateKey_;  // nullopt: accept() has used it
   std::vector<std::byte> offer_;
   std::optional<Secret> session_;

@@ -8,7 +8,7 @@
 namespace gloo_bypass {
 namespace {
 
-static_assert(security::kOfferBytes <= kMaxOfferBytes);
+static_assert(security::kLongestOffer <= kMaxOfferBytes);
 
 // What keys are bound to of an address: the description is for people.
 security::Party partyOf(std::uint64_t sessionId, const std::vector<std::byte>& portAddress) {

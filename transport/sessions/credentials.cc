@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include "transport/base/file_descriptor.h"
 #include "transport/base/printable.h"
@@ -26,21 +27,34 @@ std::optional<int> valueOf(char digit) {
   return {};
 }
 
-std::optional<security::Secret> parseKey(std::string_view text) {
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  if (text.size() != kDigits) return {};
+std::optional<security::Secret> parseKey(std::string_view line) {
+  if (line.size() != kDigits) return {};
   security::Secret key;
   for (std::size_t i = 0; i < security::kSecretBytes; ++i) {
-    const auto high = valueOf(text[2 * i]), low = valueOf(text[2 * i + 1]);
+    const auto high = valueOf(line[2 * i]), low = valueOf(line[2 * i + 1]);
     if (!high || !low) return {};
     key.writable()[i] = static_cast<std::byte>(*high << 4 | *low);
   }
   return key;
 }
 
+// Empty: the text is not that of a key file.
+std::vector<security::Secret> parseKeys(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  std::vector<security::Secret> keys;
+  while (true) {
+    const std::size_t end = text.find('\n');
+    const auto key = parseKey(text.substr(0, end));
+    if (!key || keys.size() == security::kMaxPreSharedKeys) return {};
+    keys.push_back(*key);
+    if (end == std::string_view::npos) return keys;
+    text.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace
 
-Result<security::Secret> readKeyFile(const std::string& path) {
+Result<std::vector<security::Secret>> readKeyFile(const std::string& path) {
   const auto fails = [&path](const std::string& why) {
     return Error{ErrorScope::kDevice, ErrorCode::kConfiguration,
                  fmt::format("GLOO_BYPASS_KEY_FILE='{}': {}", printable(path), why)};
@@ -54,13 +68,15 @@ Result<security::Secret> readKeyFile(const std::string& path) {
   if ((status.st_mode & 077) != 0) {
     return fails(fmt::format("others may read or write it (mode {:04o}): chmod 600", status.st_mode & 07777));
   }
-  std::array<char, kDigits + 2> text{};
+  std::array<char, security::kMaxPreSharedKeys*(kDigits + 1) + 1> text{};
   const ssize_t length = ::read(file.get(), text.data(), text.size());
   if (length < 0) return fails(std::strerror(errno));
-  const auto key = parseKey({text.data(), static_cast<std::size_t>(length)});
+  auto keys = parseKeys({text.data(), static_cast<std::size_t>(length)});
   security::wipe(std::as_writable_bytes(std::span(text)));
-  if (!key) return fails("it must have 64 hexadecimal digits, as from: openssl rand -hex 32");
-  return *key;
+  if (keys.empty()) {
+    return fails("it must have a line of 64 hexadecimal digits, as from: openssl rand -hex 32, or two such lines");
+  }
+  return keys;
 }
 
 Result<std::shared_ptr<const security::Credentials>> loadCredentials(const TransportConfig& config) {
@@ -69,9 +85,9 @@ Result<std::shared_ptr<const security::Credentials>> loadCredentials(const Trans
   auto made = std::make_shared<security::Credentials>();
   made->job = config.job;
   if (!config.keyFile.empty()) {
-    const auto key = readKeyFile(config.keyFile);
-    if (!key) return key.error();
-    made->preSharedKey = key.value();
+    auto keys = readKeyFile(config.keyFile);
+    if (!keys) return keys.error();
+    made->preSharedKeys = std::move(keys.value());
   }
   return std::shared_ptr<const security::Credentials>(std::move(made));
 }

@@ -43,11 +43,27 @@ class KeyFile : public ::testing::Test {
 
 TEST_F(KeyFile, DigitsWithAndWithoutANewLine_AreTheKey) {
   for (const char* end : {"", "\n"}) {
-    const auto key = readKeyFile(write(kDigits + end));
-    ASSERT_TRUE(key.ok()) << key.error().message;
-    for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(std::to_integer<std::size_t>(key.value().bytes()[i]), i);
+    const auto keys = readKeyFile(write(kDigits + end));
+    ASSERT_TRUE(keys.ok()) << keys.error().message;
+    ASSERT_EQ(keys.value().size(), 1u);
+    for (std::size_t i = 0; i < 32; ++i) EXPECT_EQ(std::to_integer<std::size_t>(keys.value()[0].bytes()[i]), i);
   }
   EXPECT_TRUE(readKeyFile(write(kDigits, 0400)).ok());
+}
+
+TEST_F(KeyFile, TwoLines_AreTwoKeysInTheirOrder) {
+  const std::string other(kDigits.rbegin(), kDigits.rend());
+  for (const char* end : {"", "\n"}) {
+    const auto keys = readKeyFile(write(kDigits + "\n" + other + end));
+    ASSERT_TRUE(keys.ok()) << keys.error().message;
+    ASSERT_EQ(keys.value().size(), 2u);
+    EXPECT_EQ(keys.value()[0].bytes()[1], std::byte{1});
+    EXPECT_EQ(keys.value()[1].bytes()[0], std::byte{0xf1});
+  }
+  for (const std::string& text : {kDigits + "\n" + other + "\n" + kDigits, kDigits + "\n\n" + other,
+                                  kDigits + "\n" + other + "\n\n", kDigits + other, kDigits + "\r\n" + other}) {
+    EXPECT_THAT(refusal(write(text)), HasSubstr("two such lines")) << text;
+  }
 }
 
 TEST_F(KeyFile, ReadableOrWritableByOthers_IsRefused) {
@@ -130,6 +146,16 @@ TEST_F(Agreement, OtherKeyFiles_BothFailAndNoneShowsItsKey) {
   for (const std::string& why : refusals(sealing(one), sealing())) EXPECT_THAT(why, HasSubstr("GLOO_BYPASS_KEY_FILE"));
 }
 
+TEST_F(Agreement, FilesOnTheWayToAnotherKey_Agree) {
+  const std::string before = kDigits, after = kDigits.substr(2) + "ff";
+  const std::string old = write(before), both = write(before + "\n" + after), renewed = write(after);
+  for (const std::string& file : {old, both, renewed}) {
+    for (const std::string& why : refusals(sealing(file), sealing(both))) {
+      EXPECT_THAT(why, HasSubstr("loopback"));  // these two ports have no path; keys come before that
+    }
+  }
+}
+
 TEST_F(Agreement, OtherJobs_BothFail) {
   const std::string key = write(kDigits);
   for (const std::string& why : refusals(sealing(key, "red"), sealing(key, "blue"))) {
@@ -146,7 +172,7 @@ TEST_F(Agreement, UnusableKeyFile_NoTransportIsMade) {
 TEST_F(Agreement, AddressInTheStore_FitsAndShowsNothingOfTheKey) {
   const End end(sealing(write(kDigits)));
   EXPECT_LE(end.address.size(), MessageChannel::kMaxAddressBytes);
-  const auto key = readKeyFile(write(kDigits)).value();
+  const auto key = readKeyFile(write(kDigits)).value()[0];
   EXPECT_EQ(std::search(end.address.begin(), end.address.end(), key.bytes().begin(), key.bytes().begin() + 4),
             end.address.end());
 }
