@@ -1,5 +1,6 @@
 // PyTorch's ProcessGroupGloo, with timestamps. It makes an all-reduce itself, instead of c10d, for another segment
-// size, for bf16 (PyTorch 1.13 reduces none) and where a trace wants to know when a ring begins.
+// size, for 16 bits (PyTorch 1.13 reduces no bf16, and Gloo adds fp16 one element at a time) and where a trace wants to
+// know when a ring begins.
 #include <cstdlib>
 #include <string_view>
 #include <utility>
@@ -10,12 +11,20 @@
 #include <gloo/math.h>
 #include <gloo/types.h>
 
+#include "collectives/reduce.h"
 #include "trainer/distributed/process_groups.h"
 
 namespace gloo_bypass::trainer {
 namespace {
 
 constexpr int kThreadsADevice = 2;  // as torch.distributed does
+
+// Gloo's ReduceOptions: c = a + b, of 16 bits, added in fp32 and rounded.
+template <collectives::ElementType type>
+void sumOf16Bits(void* c, const void* a, const void* b, size_t count) {
+  const std::byte* const inputs[] = {static_cast<const std::byte*>(a), static_cast<const std::byte*>(b)};
+  collectives::reduce(collectives::Reduction::kSum, type, static_cast<std::byte*>(c), inputs, count, /*ranks=*/1);
+}
 
 // c10d's all-reduce of one dense tensor, with a segment size of our choosing (0: Gloo's), which says when it begins.
 // Sums in the tensor's own type: in 16 bits, each of the ring's additions is made in fp32 and rounded.
@@ -34,22 +43,22 @@ class SegmentedAllReduce : public torch_version::GlooAllReduceWork {
     if (begun_) begun_();
     switch (reduced()[0].scalar_type()) {
       case at::kDouble:
-        return reduce<double>();
+        return reduce<double>(&::gloo::sum<double>);
       case at::kHalf:
-        return reduce<::gloo::float16>();
+        return reduce<c10::Half>(&sumOf16Bits<collectives::ElementType::kFloat16>);
       case at::kBFloat16:
-        return reduce<c10::BFloat16>();
+        return reduce<c10::BFloat16>(&sumOf16Bits<collectives::ElementType::kBfloat16>);
       default:
-        return reduce<float>();
+        return reduce<float>(&::gloo::sum<float>);
     }
   }
 
  private:
   template <typename T>
-  void reduce() {
+  void reduce(void (*sum)(void*, const void*, const void*, size_t)) {
     ::gloo::AllreduceOptions options(glooContext());
     options.setOutput(static_cast<T*>(reduced()[0].data_ptr()), static_cast<size_t>(reduced()[0].numel()));
-    options.setReduceFunction(static_cast<void (*)(void*, const void*, const void*, size_t)>(&::gloo::sum<T>));
+    options.setReduceFunction(sum);
     options.setTag(tag_);
     if (segmentBytes_ != 0) {
       options.setMaxSegmentSize(segmentBytes_);
@@ -92,8 +101,8 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
   // An all-reduce without a timestamp.
   c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options,
                                         bool isGradient) {
-    // PyTorch 1.13's reduces no bf16.
-    const bool isOurs = (isGradient && segmentBytes_ != 0) || tensors[0].scalar_type() == at::kBFloat16;
+    const auto type = tensors[0].scalar_type();
+    const bool isOurs = (isGradient && segmentBytes_ != 0) || type == at::kHalf || type == at::kBFloat16;
     return isOurs ? segmented(tensors) : ProcessGroupGloo::allreduce(tensors, options);
   }
 
