@@ -5,6 +5,7 @@
 #include "tools/common/error.h"
 #include "trainer/checkpoint/checkpoints.h"
 #include "trainer/data/batches.h"
+#include "trainer/distributed/compression/wire_bytes.h"
 #include "trainer/distributed/group_communicator.h"
 #include "trainer/files/safetensors.h"
 #include "trainer/metrics/evaluation/evaluation.h"
@@ -17,6 +18,7 @@ void checkInput(const Options& options) {
   const int ranks = options.spawn > 0 ? options.spawn : options.elastic.maxRanks;
   const ModelShare share(options.modelParallel.method, 0, ranks, modelConfig(options));
   checkMemory(options, ranks, ranks);
+  requireGain(options, ranks);
   const Batches batches(options, 0, ranks);
   const Evaluation evaluation(options, batches);
   for (const std::string& path : {options.weightsPath, options.resumePath}) {
@@ -37,6 +39,7 @@ void prepareRank(const Options& options, const RankEnvironment& environment) {
   if (!options.ddp && environment.worldSize > 1) {
     throw UsageError(fmt::format("--no-ddp is for a single rank, not for {}", environment.worldSize));
   }
+  requireGain(options, environment.worldSize);
   prepareMemory(options, environment.worldSize);
 }
 

@@ -54,6 +54,8 @@ inline const NamedChoices<CompressionMethod> kCompressions{
     {"qsgd", CompressionMethod::kQsgd}, {"randomk", CompressionMethod::kRandomK},
     {"sign", CompressionMethod::kSign}, {"terngrad", CompressionMethod::kTernGrad},
     {"topk", CompressionMethod::kTopK}};
+inline const NamedChoices<CompressedValues> kCompressedValues{{"fp16", CompressedValues::kFp16},
+                                                              {"full", CompressedValues::kFull}};
 inline const NamedChoices<AveragingMethod> kAveragings{{"asynchronous", AveragingMethod::kAsynchronous},
                                                        {"central", AveragingMethod::kCentral},
                                                        {"diloco", AveragingMethod::kDiLoCo},

@@ -39,6 +39,7 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
              hasOwn = o.collectives == Collectives::kOwn, scalesRate = o.schedule.scaling != RateScaling::kNone;
   const auto averagesBy = [&](auto... methods) { return ((o.averaging.method == methods) || ...); };
   const auto compressesBy = [&](auto method) { return o.compression.method == method; };
+  const bool casts = compressesBy(CompressionMethod::kFp16) || compressesBy(CompressionMethod::kBf16);
   const std::pair<bool, std::string_view> rules[] = {
       // Files.
       {o.checkpointEvery > 0 && o.checkpointPath.empty(), "--checkpoint-every needs --checkpoint FILE"},
@@ -55,8 +56,10 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {marks && isAlone, "--step-markers marks all-reduces: --no-ddp makes none"},
       {marks && averages, "--step-markers marks the reducer's all-reduces: --average makes none"},
       // Precision.
-      {compresses && halves,
-       "--compress goes with --precision fp32 or fp64: what ranks send in {precision} has half the bytes already"},
+      {compresses && o.precision.isScaled(),
+       "--compress goes without the loss scale of --precision {precision}: a step that overflows and is left out would "
+       "have changed what error feedback remembers"},
+      {casts && halves, "--compress {compress} sends 16 bits an element, as --precision {precision} does without it"},
       {averages && compresses, "--average goes without --compress, whose gradients it does not send"},
       {averages && halves, "--average goes with --precision fp32 and fp64, not with {precision}"},
       {o.precision.isScaled() && !o.precision.hasDynamicScale() && !isScale(o.precision.lossScale),
@@ -97,12 +100,15 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       // Compression.
       {compresses && isAlone, "--compress changes what ranks send: nothing is sent with --no-ddp"},
       {!compresses && isGiven("--compress-ratio"), "--compress-ratio needs --compress METHOD"},
+      {!compresses && isGiven("--compress-values"), "--compress-values needs --compress METHOD"},
       {!compresses && isGiven("--compress-levels"), "--compress-levels needs --compress METHOD"},
       {!compresses && isGiven("--compress-rank"), "--compress-rank needs --compress METHOD"},
       {!compresses && isGiven("--compress-warmup"), "--compress-warmup needs --compress METHOD"},
       {!compresses && !o.compression.errorFeedback, "--no-error-feedback needs --compress METHOD"},
       {!o.compression.isSparse() && isGiven("--compress-ratio"),
        "--compress-ratio is for --compress topk and randomk, not for {compress}"},
+      {!compressesBy(CompressionMethod::kTopK) && isGiven("--compress-values"),
+       "--compress-values is for --compress topk, not for {compress}"},
       {!compressesBy(CompressionMethod::kQsgd) && isGiven("--compress-levels"),
        "--compress-levels is for --compress qsgd, not for {compress}"},
       {!compressesBy(CompressionMethod::kPowerSgd) && isGiven("--compress-rank"),

@@ -172,6 +172,8 @@ void addCompressionFlags(FlagGroup compression, CompressionOptions& o) {
                      "(topk, randomk), one bit an element (sign), three values (terngrad), a few levels (qsgd), low "
                      "rank (powersgd)");
   compression.real("--compress-ratio", o.ratio, 1e-6, 1, "topk, randomk: share of each tensor's elements that is sent");
+  compression.choice("--compress-values", o.values, kCompressedValues,
+                     "topk: values as they are (full), or in fp16, whose rounding error feedback remembers");
   compression.count("--compress-levels", o.levels, 1, 32767, "qsgd: levels above zero");
   compression.count("--compress-rank", o.rank, 1, 1024, "powersgd: rank of what is sent of each matrix");
   compression.count("--compress-warmup", o.warmupSteps, 0, kBillion,

@@ -21,6 +21,8 @@ struct PrecisionOptions {
   int64_t lossScaleInterval = 2000;  // steps without overflow after which a dynamic one is doubled
 
   // Parameters in 16 bits, fp32 masters in the optimiser.
+  // Of an element of the parameters and their gradients.
+  int64_t parameterBytes() const { return hasMasters() ? 2 : type == Precision::kFloat64 ? 8 : 4; }
   bool hasMasters() const { return type == Precision::kBFloat16 || type == Precision::kFloat16; }
   bool hasDynamicScale() const { return lossScale.empty() ? type == Precision::kFloat16 : lossScale == "dynamic"; }
   bool isScaled() const { return hasDynamicScale() || (!lossScale.empty() && lossScale != "off"); }
@@ -64,16 +66,24 @@ enum class Collectives {
 
 enum class CompressionMethod { kNone, kFp16, kBf16, kTopK, kRandomK, kSign, kTernGrad, kQsgd, kPowerSgd };
 
+enum class CompressedValues { kFull, kFp16 };
+
 struct CompressionOptions {
   CompressionMethod method = CompressionMethod::kNone;
-  double ratio = 0.01;                 // top-k, random-k: share of each tensor's elements that is sent
-  int64_t levels = 16;                 // QSGD: above zero
-  int64_t rank = 4;                    // PowerSGD
-  std::optional<int64_t> warmupSteps;  // as given; plainSteps() has the default
-  bool errorFeedback = true;           // where the method has it
+  double ratio = 0.01;                                // top-k, random-k: share of each tensor's elements that is sent
+  CompressedValues values = CompressedValues::kFull;  // top-k: their dtype
+  int64_t levels = 16;                                // QSGD: above zero
+  int64_t rank = 4;                                   // PowerSGD
+  std::optional<int64_t> warmupSteps;                 // as given; plainSteps() has the default
+  bool errorFeedback = true;                          // where the method has it
 
   bool isUsed() const { return method != CompressionMethod::kNone; }
   bool isSparse() const { return method == CompressionMethod::kTopK || method == CompressionMethod::kRandomK; }
+  // By all-gather; the others by all-reduce.
+  bool isGathered() const {
+    return method == CompressionMethod::kTopK || method == CompressionMethod::kSign ||
+           method == CompressionMethod::kTernGrad || method == CompressionMethod::kQsgd;
+  }
   bool canFeedBack() const {
     return isSparse() || method == CompressionMethod::kSign || method == CompressionMethod::kPowerSgd;
   }

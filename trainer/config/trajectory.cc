@@ -21,6 +21,7 @@ nlohmann::json trajectoryOf(const Gpt2Config& sizes) {
 nlohmann::json trajectoryOf(const CompressionOptions& o) {
   nlohmann::json compression{{"method", nameOf(kCompressions, o.method)}, {"plain_steps", o.plainSteps()}};
   if (o.isSparse()) compression["ratio"] = o.ratio;
+  if (o.values != CompressedValues::kFull) compression["values"] = nameOf(kCompressedValues, o.values);
   if (o.method == CompressionMethod::kQsgd) compression["levels"] = o.levels;
   if (o.method == CompressionMethod::kPowerSgd) compression["rank"] = o.rank;
   if (o.canFeedBack()) compression["error_feedback"] = o.errorFeedback;

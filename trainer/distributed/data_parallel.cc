@@ -81,9 +81,11 @@ void DataParallel::beginStep(int64_t step) {
 
 void DataParallel::addMetrics(nlohmann::json& record) const {
   if (torch_->compressed) {
-    const int64_t sent = torch_->compressed->sentBytes();
-    record["compressed_bytes"] = sent;
-    record["compression_ratio"] = static_cast<double>(torch_->gradientBytes) / static_cast<double>(sent);
+    const CompressionCost cost = torch_->compressed->cost();
+    record["compressed_bytes"] = cost.sentBytes;
+    record["compression_ratio"] = static_cast<double>(torch_->gradientBytes) / static_cast<double>(cost.sentBytes);
+    record["t_compress_s"] = cost.compressSeconds;
+    record["t_decompress_s"] = cost.decompressSeconds;
   }
 }
 

@@ -53,7 +53,8 @@ class GroupCommunicator final : public Communicator {
   std::vector<std::string> gather(const std::string& value) override;
   void broadcast(const std::vector<at::Tensor>& tensors) override;
 
-  // For a replacement of the reducer's all-reduce, from any one thread beside the owner's. They belong to no window.
+  // For a replacement of the reducer's all-reduce, from one thread at a time beside the owner's. They belong to no
+  // window.
   void sum(at::Tensor& tensor) override;
   // Contiguous, of the same size and dtype at all ranks: the root's values.
   void broadcast(at::Tensor& tensor, int root);

@@ -53,7 +53,7 @@ int64_t heldParameters(const Options& options, int ranks) {
 int64_t modelStateBytes(const Options& options, int ranks) {
   const int64_t parameters = heldParameters(options, ranks), zero = options.sharding.zero;
   const bool hasMasters = options.precision.hasMasters();
-  const int64_t elementBytes = hasMasters ? 2 : options.precision.type == Precision::kFloat64 ? 8 : 4;
+  const int64_t elementBytes = options.precision.parameterBytes();
   const int64_t optimizerBytes = hasMasters ? 12 : 2 * elementBytes;  // the paper's K: masters and both moments
   const auto held = [&](int64_t fromStage) {
     return zero >= fromStage ? (parameters + ranks - 1) / ranks : parameters;

@@ -71,8 +71,8 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
     expectOnlyGiven(flags);
   }
   for (const Flags& other :
-       {Flags{"--compress-ratio", "0.1"}, Flags{"--compress-levels", "3"}, Flags{"--compress-rank", "3"},
-        Flags{"--compress-warmup", "3"}, Flags{"--no-error-feedback"}}) {
+       {Flags{"--compress-ratio", "0.1"}, Flags{"--compress-values", "fp16"}, Flags{"--compress-levels", "3"},
+        Flags{"--compress-rank", "3"}, Flags{"--compress-warmup", "3"}, Flags{"--no-error-feedback"}}) {
     expectOnlyGiven(other, {"--compress"});
   }
   expectOnlyGiven({"--min-lr-ratio", "0.1"}, {"--schedule"});

@@ -14,6 +14,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainer/config/options.h"
+#include "trainer/distributed/compression/codec.h"
 #include "trainer/distributed/rank_state.h"
 
 namespace gloo_bypass::trainer {
@@ -35,9 +36,11 @@ class Wire {
   virtual void sum(at::Tensor& tensor) = 0;
   // (n), uint8, of the same length at all ranks: by rank.
   virtual std::vector<at::Tensor> gather(const at::Tensor& bytes) = 0;
+  // There were all: another bucket's may follow.
+  virtual void finished() {}
 };
 
-// One thread at a time.
+// Several threads may reduce at a time, each other parameters; one thread calls the rest.
 class Compressor {
  public:
   virtual ~Compressor() = default;
@@ -48,6 +51,8 @@ class Compressor {
   virtual RankState state() const { return {}; }
 };
 
+// Of a method whose codes are gathered.
+std::unique_ptr<Codec> makeCodec(const CompressionOptions& options);
 // `parameters`: the model's, in its order, with their names; only names, shapes and dtypes are looked at.
 std::unique_ptr<Compressor> makeCompressor(const CompressionOptions& options,
                                            const std::vector<std::pair<std::string, at::Tensor>>& parameters,

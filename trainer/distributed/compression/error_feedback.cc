@@ -16,13 +16,8 @@ ErrorFeedback::ErrorFeedback(bool enabled, const std::vector<std::pair<std::stri
   }
 }
 
-at::Tensor ErrorFeedback::corrected(std::size_t parameter, const at::Tensor& gradient) const {
-  auto values = gradient.to(workType(gradient), /*non_blocking=*/false, /*copy=*/true);
-  return enabled() ? values.add_(residuals_[parameter]) : values;
-}
-
-void ErrorFeedback::remember(std::size_t parameter, const at::Tensor& corrected, const at::Tensor& sent) {
-  if (enabled()) at::sub_out(residuals_[parameter], corrected, sent);
+at::Tensor ErrorFeedback::owed(std::size_t parameter, const at::Tensor& gradient) {
+  return enabled() ? residuals_[parameter].add_(gradient) : gradient.to(workType(gradient));
 }
 
 RankState ErrorFeedback::state() const {

@@ -1,11 +1,14 @@
 #include "trainer/distributed/compression/exchange.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <map>
 #include <mutex>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -17,27 +20,82 @@ namespace gloo_bypass::trainer {
 namespace {
 
 using FuturePtr = c10::intrusive_ptr<c10::ivalue::Future>;
+using Clock = std::chrono::steady_clock;
 
-// Counts what it hands over.
-class CountedWire final : public Wire {
+// While one bucket is on the wire, the next is compressed.
+constexpr int kBucketsAtOnce = 2;
+
+double secondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+// The collectives of one bucket come before those of the next, at all ranks.
+class Turns {
  public:
-  explicit CountedWire(GroupCommunicator& communicator) : communicator_(communicator) {}
+  void wait(int64_t bucket) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return bucket == next_; });
+  }
+  // Of the bucket whose turn it is.
+  void pass() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++next_;
+    }
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t next_ = 0;
+};
+
+// For one bucket. Counts what it hands over, and the time outside of collectives.
+class BucketWire final : public Wire {
+ public:
+  BucketWire(GroupCommunicator& communicator, Turns& turns, int64_t bucket)
+      : communicator_(communicator), turns_(turns), bucket_(bucket) {}
+  ~BucketWire() override { finished(); }
+  BucketWire(const BucketWire&) = delete;
+  BucketWire& operator=(const BucketWire&) = delete;
+
   int rank() const override { return communicator_.rank(); }
   int worldSize() const override { return communicator_.worldSize(); }
   void sum(at::Tensor& tensor) override {
-    bytes_ += static_cast<int64_t>(tensor.nbytes());
+    begin(tensor);
     communicator_.sum(tensor);
+    resumed_ = Clock::now();
   }
   std::vector<at::Tensor> gather(const at::Tensor& bytes) override {
-    bytes_ += static_cast<int64_t>(bytes.nbytes());
-    return communicator_.gather(bytes);
+    begin(bytes);
+    auto gathered = communicator_.gather(bytes);
+    resumed_ = Clock::now();
+    return gathered;
   }
-  int64_t bytes() const { return bytes_; }
-  void reset() { bytes_ = 0; }
+  void finished() override {
+    if (std::exchange(finished_, true)) return;
+    turns_.wait(bucket_);
+    turns_.pass();
+  }
+  // When the bucket is reduced.
+  CompressionCost cost() const {
+    CompressionCost cost = cost_;
+    cost.decompressSeconds = secondsSince(resumed_);
+    return cost;
+  }
 
  private:
+  void begin(const at::Tensor& tensor) {
+    cost_.compressSeconds += secondsSince(resumed_);
+    cost_.sentBytes += static_cast<int64_t>(tensor.nbytes());
+    turns_.wait(bucket_);
+  }
+
   GroupCommunicator& communicator_;
-  int64_t bytes_ = 0;
+  Turns& turns_;
+  const int64_t bucket_;
+  bool finished_ = false;
+  CompressionCost cost_;
+  Clock::time_point resumed_ = Clock::now();  // when the last collective ended
 };
 
 }  // namespace
@@ -47,12 +105,13 @@ class CompressedExchange::Worker {
   Worker(const CompressionOptions& options, const Gpt2& model, GroupCommunicator& communicator, uint64_t seed)
       : plainSteps_(options.plainSteps()),
         compressor_(makeCompressor(options, model.named(), seed)),
-        communicator_(communicator),
-        wire_(communicator) {
+        communicator_(communicator) {
     for (std::size_t i = 0; i < model.named().size(); ++i) {
       numbers_[model.named()[i].second.unsafeGetTensorImpl()] = i;
     }
-    thread_ = std::thread([this] { work(); });
+    for (int i = 0; i < kBucketsAtOnce; ++i) {
+      threads_.emplace_back([this] { work(); });
+    }
   }
   ~Worker() {
     {
@@ -60,16 +119,22 @@ class CompressedExchange::Worker {
       stopping_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    for (std::thread& thread : threads_) thread.join();
   }
 
   FuturePtr handOver(const c10d::GradBucket& bucket) {
-    Job job{bucket.getBuffer(), bucket.getParameters(), bucket.getGradients(),
+    Job job{0,
+            0,
+            bucket.getBuffer(),
+            bucket.getParameters(),
+            bucket.getGradients(),
             communicator_.bucketHandedOver(static_cast<int64_t>(bucket.getBuffer().nbytes())),
             c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get())};
     auto future = job.done;
     {
       const std::lock_guard lock(mutex_);
+      job.number = buckets_++;
+      job.step = step_;
       jobs_.push_back(std::move(job));
     }
     changed_.notify_all();
@@ -79,16 +144,17 @@ class CompressedExchange::Worker {
   void beginStep(int64_t step) {
     const std::lock_guard lock(mutex_);
     step_ = step;
-    wire_.reset();
+    cost_ = {};
   }
-  int64_t sentBytes() const {
+  CompressionCost cost() const {
     const std::lock_guard lock(mutex_);
-    return wire_.bytes();
+    return cost_;
   }
   RankState state() const { return compressor_->state(); }
 
  private:
   struct Job {
+    int64_t number, step;
     at::Tensor buffer;                              // (n): the bucket
     std::vector<at::Tensor> parameters, gradients;  // the gradients are views into it
     BucketTicket ticket;
@@ -102,25 +168,20 @@ class CompressedExchange::Worker {
       if (jobs_.empty()) return;
       Job job = std::move(jobs_.front());
       jobs_.pop_front();
-      const int64_t step = step_;
       lock.unlock();
-      run(job, step);
+      run(job);
       lock.lock();
     }
   }
 
-  // The reducer looks at the wire's count only after the future is complete.
-  void run(Job& job, int64_t step) {
+  // The reducer looks at the cost only after the future is complete.
+  void run(Job& job) {
     const at::NoGradGuard noGrad;
     try {
-      if (step < plainSteps_) {
-        wire_.sum(job.buffer.div_(wire_.worldSize()));
-      } else {
-        std::vector<GradientPart> parts;
-        for (std::size_t i = 0; i < job.parameters.size(); ++i) {
-          parts.push_back({numbers_.at(job.parameters[i].unsafeGetTensorImpl()), job.gradients[i]});
-        }
-        compressor_->reduce(parts, step, wire_);
+      const CompressionCost cost = reduce(job);
+      {
+        const std::lock_guard lock(mutex_);
+        cost_ += cost;
       }
       communicator_.bucketDone(job.ticket);
       job.done->markCompleted(job.buffer);
@@ -130,17 +191,34 @@ class CompressedExchange::Worker {
     }
   }
 
+  CompressionCost reduce(const Job& job) {
+    BucketWire wire(communicator_, turns_, job.number);
+    if (job.step < plainSteps_) {
+      at::Tensor buffer = job.buffer;
+      wire.sum(buffer.div_(wire.worldSize()));
+      return {.sentBytes = wire.cost().sentBytes};
+    }
+    std::vector<GradientPart> parts;
+    for (std::size_t i = 0; i < job.parameters.size(); ++i) {
+      parts.push_back({numbers_.at(job.parameters[i].unsafeGetTensorImpl()), job.gradients[i]});
+    }
+    compressor_->reduce(parts, job.step, wire);
+    return wire.cost();
+  }
+
   const int64_t plainSteps_;
   const std::unique_ptr<Compressor> compressor_;
   GroupCommunicator& communicator_;
-  CountedWire wire_;
+  Turns turns_;
   std::map<const at::TensorImpl*, std::size_t> numbers_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;  // at most as many as there are buckets
+  int64_t buckets_ = 0;   // handed over so far
   int64_t step_ = 0;
+  CompressionCost cost_;  // of the buckets of this step
   bool stopping_ = false;
-  std::thread thread_;
+  std::vector<std::thread> threads_;
 };
 
 namespace {
@@ -167,7 +245,7 @@ CompressedExchange::CompressedExchange(const CompressionOptions& options, const 
 CompressedExchange::~CompressedExchange() = default;
 
 void CompressedExchange::beginStep(int64_t step) { worker_->beginStep(step); }
-int64_t CompressedExchange::sentBytes() const { return worker_->sentBytes(); }
+CompressionCost CompressedExchange::cost() const { return worker_->cost(); }
 RankState CompressedExchange::state() const { return worker_->state(); }
 
 }  // namespace gloo_bypass::trainer

@@ -1,9 +1,9 @@
 // c10d's communication hook: buckets go through a compressor instead of the all-reduce, while backward goes on.
 //
-// The reducer hands a bucket over on autograd's thread as soon as its gradients are ready. A thread of its own
-// compresses and exchanges one bucket after the other: the reducer fills them in the same order at all ranks, and so
-// their collectives come in the same order, which a chain of callbacks would not promise. Errors of a collective reach
-// the reducer, and with it backward().
+// The reducer hands a bucket over on autograd's thread as soon as its gradients are ready. Threads of its own compress
+// and exchange it: one bucket is compressed while another is on the wire. The reducer fills buckets in the same order
+// at all ranks, and their collectives follow each other in that order, which a chain of callbacks would not promise.
+// Errors of a collective reach the reducer, and with it backward().
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,20 @@ class Reducer;
 
 namespace gloo_bypass::trainer {
 
+// Of one rank in one step.
+struct CompressionCost {
+  int64_t sentBytes = 0;  // handed to the process group
+  // Of all buckets; two may be at work at the same time.
+  double compressSeconds = 0, decompressSeconds = 0;
+
+  CompressionCost& operator+=(const CompressionCost& other) {
+    sentBytes += other.sentBytes;
+    compressSeconds += other.compressSeconds;
+    decompressSeconds += other.decompressSeconds;
+    return *this;
+  }
+};
+
 class CompressedExchange {
  public:
   // Registers the hook. The reducer must have no other, and end before this object does; model and communicator outlive
@@ -31,8 +45,8 @@ class CompressedExchange {
 
   // Before the backward that synchronises; from 0. Training thread, no bucket being exchanged: as of all below.
   void beginStep(int64_t step);
-  // Of this rank, handed to the process group since beginStep().
-  int64_t sentBytes() const;
+  // Since beginStep().
+  CompressionCost cost() const;
   RankState state() const;
 
  private:

@@ -18,30 +18,27 @@ void GatheredCodes::reduce(std::span<const GradientPart> parts, int64_t step, Wi
     lengths.push_back(codec_->codeBytes(part.gradient.numel(), workType(part.gradient) == at::kDouble ? 8 : 4));
     total += lengths.back();
   }
-  auto message = at::zeros({total}, at::kByte);
+  auto message = at::empty({total}, at::kByte);
   auto rest = bytesOf(message);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto& [parameter, gradient] = parts[i];
     const auto code = rest.first(static_cast<std::size_t>(lengths[i]));
     rest = rest.subspan(code.size());
-    const auto values = feedback_.corrected(parameter, gradient.reshape({-1}));
+    const auto values = feedback_.owed(parameter, gradient.reshape({-1}));
     codec_->encode(values, code, {.seed = seed_, .step = step, .rank = wire.rank(), .parameter = parameter});
-    if (feedback_.enabled()) {
-      auto sent = at::zeros_like(values);
-      codec_->addDecoded(code, sent);
-      feedback_.remember(parameter, values, sent);
-    }
+    if (feedback_.enabled()) codec_->addDecoded(code, -1, values);
   }
   const auto messages = wire.gather(message);
+  wire.finished();
   std::size_t begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    const auto& gradient = parts[i].gradient;
-    auto sum = at::zeros({gradient.numel()}, gradient.options().dtype(workType(gradient)));
+    const auto length = static_cast<std::size_t>(lengths[i]);
+    const InPlace mean(parts[i].gradient);
+    mean.values().zero_();
     for (const auto& other : messages) {
-      codec_->addDecoded(bytesOf(other).subspan(begin, static_cast<std::size_t>(lengths[i])), sum);
+      codec_->addDecoded(bytesOf(other).subspan(begin, length), 1.0 / wire.worldSize(), mean.values());
     }
-    begin += static_cast<std::size_t>(lengths[i]);
-    gradient.copy_(sum.div_(wire.worldSize()).view(gradient.sizes()));
+    begin += length;
   }
 }
 

@@ -11,19 +11,29 @@ namespace {
 
 constexpr int64_t kLeastGain = 2;  // PyTorch's min_compression_rate
 
-// 0: one-dimensional, or too small to gain.
-int64_t rankFor(at::IntArrayRef shape, int64_t wanted) {
-  if (shape.size() < 2) return 0;
-  const int64_t n = shape[0];
-  int64_t m = 1;
-  for (const int64_t size : shape.slice(1)) m *= size;
-  const int64_t rank = std::min({n, m, wanted});
-  return (n + m) * rank * kLeastGain < n * m ? rank : 0;
-}
+// Of a parameter as a matrix (n, m).
+struct MatrixShape {
+  int64_t n = 0, m = 1;
+
+  explicit MatrixShape(at::IntArrayRef sizes) : n(sizes.empty() ? 1 : sizes[0]) {
+    for (std::size_t i = 1; i < sizes.size(); ++i) m *= sizes[i];
+  }
+  // 0: one-dimensional, or too small to gain.
+  int64_t rankFor(int64_t wanted) const {
+    const int64_t rank = std::min({n, m, wanted});
+    return (n + m) * rank * kLeastGain < n * m ? rank : 0;
+  }
+};
 
 void orthogonalise(at::Tensor& matrix) { matrix.copy_(std::get<0>(at::linalg_qr(matrix))); }
 
 }  // namespace
+
+int64_t powerSgdBytes(at::IntArrayRef sizes, int64_t rank, int64_t gradientBytes, int64_t workBytes) {
+  const MatrixShape matrix(sizes);
+  const int64_t used = matrix.rankFor(rank);
+  return used > 0 ? (matrix.n + matrix.m) * used * workBytes : matrix.n * matrix.m * gradientBytes;
+}
 
 PowerSgd::PowerSgd(int64_t rank, ErrorFeedback feedback,
                    const std::vector<std::pair<std::string, at::Tensor>>& parameters, uint64_t seed)
@@ -32,7 +42,7 @@ PowerSgd::PowerSgd(int64_t rank, ErrorFeedback feedback,
     const auto& [name, parameter] = parameters[i];
     names_.push_back(name);
     q_.emplace_back();
-    if (const int64_t r = rankFor(parameter.sizes(), rank); r > 0) {
+    if (const int64_t r = MatrixShape(parameter.sizes()).rankFor(rank); r > 0) {
       q_[i] = at::randn({parameter.numel() / parameter.size(0), r},
                         generatorAt({.seed = seed, .step = 0, .rank = -1, .parameter = i}),
                         at::TensorOptions().dtype(workType(parameter)));
@@ -56,7 +66,7 @@ void PowerSgd::reduce(std::span<const GradientPart> parts, int64_t /*step*/, Wir
       plain.push_back(&part);
       continue;
     }
-    const auto values = feedback_.corrected(part.parameter, part.gradient.reshape({-1}));
+    const auto values = feedback_.owed(part.parameter, part.gradient.reshape({-1}));
     matrices.push_back({&part, values.view({part.gradient.size(0), -1}), {}});
   }
   if (!plain.empty()) reducePlain(plain, wire);
@@ -104,15 +114,17 @@ void PowerSgd::reduceMatrices(std::vector<Matrix>& matrices, Wire& wire) {
     at::matmul_out(view, matrix.values.t(), matrix.p);
   }
   wire.sum(qs);
+  wire.finished();
   qs.div_(wire.worldSize());
   begin = 0;
   for (auto& matrix : matrices) {
     auto& q = q_[matrix.part->parameter];
     q.copy_(qs.narrow(0, begin, q.numel()).view(q.sizes()));
     begin += q.numel();
-    const auto approximation = at::matmul(matrix.p, q.t());
-    feedback_.remember(matrix.part->parameter, matrix.values.reshape({-1}), approximation.view({-1}));
-    matrix.part->gradient.copy_(approximation.view(matrix.part->gradient.sizes()));
+    const InPlace approximation(matrix.part->gradient);
+    auto view = approximation.values().view(matrix.values.sizes());
+    at::matmul_out(view, matrix.p, q.t());
+    if (feedback_.enabled()) matrix.values.sub_(view);
   }
 }
 

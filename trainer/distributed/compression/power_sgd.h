@@ -9,6 +9,10 @@
 
 namespace gloo_bypass::trainer {
 
+// The bytes that are sent of a parameter of these sizes, whose gradient has `gradientBytes` an element; matrices have
+// `workBytes`.
+int64_t powerSgdBytes(at::IntArrayRef sizes, int64_t rank, int64_t gradientBytes, int64_t workBytes);
+
 class PowerSgd final : public Compressor {
  public:
   PowerSgd(int64_t rank, ErrorFeedback feedback, const std::vector<std::pair<std::string, at::Tensor>>& parameters,

@@ -1,5 +1,8 @@
 #include "trainer/distributed/compression/random_draw.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include <ATen/CPUGeneratorImpl.h>
 
 #include "transport/base/flat_map.h"
@@ -7,7 +10,9 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-uint64_t mixed(uint64_t z) { return mixBits(z + 0x9E3779B97F4A7C15u); }
+constexpr uint64_t kGolden = 0x9E3779B97F4A7C15u;
+
+uint64_t mixed(uint64_t z) { return mixBits(z + kGolden); }
 
 }  // namespace
 
@@ -19,5 +24,14 @@ uint64_t seedAt(const DrawPlace& place) {
 }
 
 at::Generator generatorAt(const DrawPlace& place) { return at::detail::createCPUGenerator(seedAt(place)); }
+
+void ShortDraws::next(std::span<uint16_t> draws) {
+  constexpr std::size_t kOfAWord = sizeof(state_) / sizeof(uint16_t);
+  for (std::size_t i = 0; i < draws.size(); i += kOfAWord, state_ += kGolden) {
+    const uint64_t word = mixed(state_);
+    const auto to = draws.subspan(i, std::min(kOfAWord, draws.size() - i));
+    std::memcpy(to.data(), &word, to.size_bytes());
+  }
+}
 
 }  // namespace gloo_bypass::trainer

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include <ATen/core/Generator.h>
 
@@ -20,5 +21,16 @@ struct DrawPlace {
 uint64_t seedAt(const DrawPlace& place);
 // PyTorch's CPU generator under that seed.
 at::Generator generatorAt(const DrawPlace& place);
+
+// Draws of 16 bits, many and fast: the words of SplitMix64 (Steele et al. 2014) under that seed, the lowest bits first.
+class ShortDraws {
+ public:
+  explicit ShortDraws(const DrawPlace& place) : state_(seedAt(place)) {}
+  // Four come of a word: of the last one some may be lost.
+  void next(std::span<uint16_t> draws);
+
+ private:
+  uint64_t state_;
+};
 
 }  // namespace gloo_bypass::trainer

@@ -1,5 +1,6 @@
 #include "trainer/distributed/compression/summed.h"
 
+#include <cmath>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -38,11 +39,17 @@ Drawn draw(int64_t count, double ratio, const DrawPlace& place, const at::Tensor
 }  // namespace
 
 void Cast::reduce(std::span<const GradientPart> parts, int64_t /*step*/, Wire& wire) {
-  std::vector<at::Tensor> flat;
-  for (const auto& part : parts) flat.push_back(part.gradient.reshape({-1}));
-  auto narrow = joined(flat).to(type_).div_(wire.worldSize());
+  int64_t total = 0, begin = 0;
+  for (const auto& part : parts) total += part.gradient.numel();
+  auto narrow = at::empty({total}, type_);
+  for (const auto& part : parts) {
+    narrow.narrow(0, begin, part.gradient.numel()).copy_(part.gradient.reshape({-1}));
+    begin += part.gradient.numel();
+  }
+  narrow.div_(wire.worldSize());
   wire.sum(narrow);
-  int64_t begin = 0;
+  wire.finished();
+  begin = 0;
   for (const auto& part : parts) {
     part.gradient.copy_(narrow.narrow(0, begin, part.gradient.numel()).view(part.gradient.sizes()));
     begin += part.gradient.numel();
@@ -50,31 +57,33 @@ void Cast::reduce(std::span<const GradientPart> parts, int64_t /*step*/, Wire& w
 }
 
 void RandomK::reduce(std::span<const GradientPart> parts, int64_t step, Wire& wire) {
-  std::vector<at::Tensor> indices, values;
+  std::vector<at::Tensor> indices, chosenOfAll;
   for (const auto& [parameter, gradient] : parts) {
-    const auto corrected = feedback_.corrected(parameter, gradient.reshape({-1}));
-    const auto drawn = draw(corrected.numel(), ratio_,
-                            {.seed = seed_, .step = step, .rank = -1, .parameter = parameter}, corrected.options());
-    auto chosen = corrected.index_select(0, drawn.indices);
-    if (!corrected.isfinite().all().item<bool>())
+    const auto values = feedback_.owed(parameter, gradient.reshape({-1}));
+    const auto drawn = draw(values.numel(), ratio_, {.seed = seed_, .step = step, .rank = -1, .parameter = parameter},
+                            values.options());
+    auto chosen = values.index_select(0, drawn.indices);
+    const auto [least, most] = values.aminmax();
+    if (!std::isfinite(least.item<double>()) || !std::isfinite(most.item<double>())) {
       chosen.fill_(std::numeric_limits<double>::quiet_NaN());  // else it might stay hidden
+    }
     if (feedback_.enabled()) {
-      feedback_.remember(parameter, corrected, at::zeros_like(corrected).index_copy_(0, drawn.indices, chosen));
+      values.index_fill_(0, drawn.indices, 0);
     } else {
       chosen.mul_(drawn.runLengths);
     }
     indices.push_back(drawn.indices);
-    values.push_back(std::move(chosen));
+    chosenOfAll.push_back(std::move(chosen));
   }
-  auto sent = joined(values);
+  auto sent = joined(chosenOfAll);
   wire.sum(sent);
+  wire.finished();
   sent.div_(wire.worldSize());
   int64_t begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    auto flat = at::zeros({parts[i].gradient.numel()}, sent.options());
-    flat.index_copy_(0, indices[i], sent.narrow(0, begin, indices[i].numel()));
+    const InPlace mean(parts[i].gradient);
+    mean.values().zero_().index_copy_(0, indices[i], sent.narrow(0, begin, indices[i].numel()));
     begin += indices[i].numel();
-    parts[i].gradient.copy_(flat.view(parts[i].gradient.sizes()));
   }
 }
 

@@ -37,50 +37,61 @@ METHODS = {
     "powersgd": f"--compress-rank {RANK} --compress-warmup {WARMUP}",
 }
 
-MASK = 2**64 - 1
+MASK, GOLDEN = 2**64 - 1, 0x9E3779B97F4A7C15
 
 
 def mixed(z):
     """SplitMix64's finaliser."""
-    z = (z + 0x9E3779B97F4A7C15) & MASK
+    z = (z + GOLDEN) & MASK
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
     return z ^ (z >> 31)
 
 
+def seed_at(step, rank, parameter):
+    """The trainer's for a place: rank -1 is the same on all ranks."""
+    return mixed(mixed(mixed(mixed(SEED) ^ step) ^ (rank + 1)) ^ parameter) >> 1
+
+
 def generator_at(step, rank, parameter):
-    """The trainer's draw for a place: rank -1 is the same on all ranks."""
-    seed = mixed(mixed(mixed(mixed(SEED) ^ step) ^ (rank + 1)) ^ parameter) >> 1
-    return torch.Generator().manual_seed(seed)
+    return torch.Generator().manual_seed(seed_at(step, rank, parameter))
 
 
 def uniform(generator, count):
     return torch.rand(count, generator=generator, dtype=torch.float64)
 
 
-def top_k(p, _generator):
+def short_uniform(place, count):
+    """16 bits of SplitMix64 an element."""
+    state = seed_at(*place)
+    words = [mixed((state + i * GOLDEN) & MASK) for i in range((count + 3) // 4)]
+    draws = torch.tensor([word >> shift & 0xFFFF for word in words for shift in (0, 16, 32, 48)], dtype=torch.float64)
+    return (draws[:count] + 0.5) / 65536
+
+
+def top_k(p, _place):
     kept = max(1, int(p.numel() * RATIO))
     chosen = p.abs().topk(kept).indices
     return torch.zeros_like(p).index_copy_(0, chosen, p[chosen])
 
 
-def scaled_sign(p, _generator):
+def scaled_sign(p, _place):
     return p.abs().mean() * torch.where(p >= 0, 1.0, -1.0).double()
 
 
-def tern_grad(p, generator):
+def tern_grad(p, place):
     scale = p.abs().max()
     chance = p.abs() / scale if scale > 0 else torch.zeros_like(p)
-    return scale * p.sign() * (uniform(generator, p.numel()) < chance)
+    return scale * p.sign() * (chance + short_uniform(place, p.numel())).floor()
 
 
-def qsgd(p, generator):
-    chance = uniform(generator, p.numel())
+def qsgd(p, place):
+    chance = short_uniform(place, p.numel())
     parts = []
     for v, u in zip(p.split(GROUP), chance.split(GROUP)):
         norm = v.norm()
         position = v.abs() / norm * LEVELS if norm > 0 else torch.zeros_like(v)
-        parts.append(norm * v.sign() * (position.floor() + (u < position - position.floor())) / LEVELS)
+        parts.append(norm * v.sign() * (position + u).floor() / LEVELS)
     return torch.cat(parts)
 
 
@@ -124,7 +135,7 @@ class Compression:
                 "terngrad": tern_grad,
                 "qsgd": qsgd,
             }[self.method]
-            result = compress(p, generator_at(self.step, dist.get_rank(), number))
+            result = compress(p, (self.step, dist.get_rank(), number))
         if self.method in ("topk", "sign", "randomk"):
             self.residuals[number] = p - result
         dist.all_reduce(result)

@@ -22,6 +22,7 @@
 #include "trainer/distributed/compression/codec.h"
 #include "trainer/distributed/compression/compressor.h"
 #include "trainer/distributed/compression/kept_count.h"
+#include "trainer/distributed/compression/wire_bytes.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {
@@ -40,17 +41,16 @@ TEST(BitStream, CodesOfEveryWidthAndNumber_ComeBack) {
       BitWriter writer(bytes);
       for (const auto code : codes) writer.put(code, width);
       writer.finish();
-      BitReader reader(bytes);
-      for (const auto code : codes) ASSERT_EQ(reader.take(width), code) << width << " bits, " << count;
+      for (size_t i = 0; i < count; ++i) ASSERT_EQ(codeAt(bytes, i, width), codes[i]) << width << " bits, " << count;
     }
   }
 }
 
 TEST(BitStream, AfterTheEnd_ZerosAreRead) {
   const std::vector<std::byte> bytes{std::byte{0xff}};
-  BitReader reader(bytes);
-  EXPECT_EQ(reader.take(12), 0xffu);
-  EXPECT_EQ(reader.take(32), 0u);
+  EXPECT_EQ(codeAt(bytes, 0, 12), 0xffu);
+  EXPECT_EQ(codeAt(bytes, 1, 12), 0u);
+  EXPECT_EQ(codeAt(bytes, 1'000'000, 32), 0u);
 }
 
 at::Tensor gaussian(int64_t count, at::ScalarType type = at::kFloat) {
@@ -63,13 +63,14 @@ at::Tensor throughCode(const Codec& codec, const at::Tensor& values, int64_t dra
   std::vector<std::byte> code(static_cast<size_t>(codec.codeBytes(values.numel(), values.element_size())));
   codec.encode(values, code, {.seed = 1, .step = draw, .rank = 0, .parameter = 0});
   auto decoded = at::zeros_like(values);
-  codec.addDecoded(code, decoded);
+  codec.addDecoded(code, 1, decoded);
   return decoded;
 }
 
 std::vector<std::unique_ptr<Codec>> allCodecs() {
   std::vector<std::unique_ptr<Codec>> all;
   all.push_back(makeTopKCodec(0.1));
+  all.push_back(makeTopKCodec(0.1, /*halves=*/true));
   all.push_back(makeSignCodec());
   all.push_back(makeTernGradCodec());
   all.push_back(makeQsgdCodec(7));
@@ -109,7 +110,7 @@ TEST(Codec, AnyBytes_AreDecodedWithinTheTensor) {
       for (auto& byte : code) byte = static_cast<std::byte>(random());
       auto around = at::zeros({300});
       auto middle = around.narrow(0, 100, 100);
-      codec->addDecoded(code, middle);
+      codec->addDecoded(code, 1, middle);
       EXPECT_EQ(around.narrow(0, 0, 100).count_nonzero().item<int64_t>() +
                     around.narrow(0, 200, 100).count_nonzero().item<int64_t>(),
                 0);
@@ -123,6 +124,34 @@ TEST(TopK, LargestMagnitudes_ArriveExactlyAndNothingElse) {
   const auto threshold = std::get<0>(values.abs().sort(0, true))[49];
   EXPECT_TRUE(decoded.equal(values.where(values.abs() >= threshold, at::zeros_like(values))));
   EXPECT_EQ(decoded.count_nonzero().item<int64_t>(), 50);
+}
+
+// More elements than the sample by which the threshold is guessed, and distributions that mislead it.
+TEST(TopK, LargeTensors_AreChosenFromExactly) {
+  constexpr int64_t kCount = 200'003, kKept = 2'000;
+  const auto flat = gaussian(kCount);
+  auto oneBlock = at::zeros({kCount}), fewOfMany = at::zeros({kCount});
+  oneBlock.narrow(0, 50'000, kKept + 500).copy_(flat.narrow(0, 0, kKept + 500));
+  fewOfMany.index_put_({at::arange(100) * 1999}, at::ones({100}));
+  for (const auto& values : {flat, flat.pow(9), oneBlock, fewOfMany, at::ones({kCount}), at::zeros({kCount})}) {
+    const auto decoded = throughCode(*makeTopKCodec(0.01), values);
+    const auto threshold = std::get<0>(values.abs().topk(kKept)).min();
+    EXPECT_TRUE(decoded.masked_select(values.abs() > threshold).equal(values.masked_select(values.abs() > threshold)));
+    EXPECT_EQ((decoded != 0).sum().item<int64_t>(), std::min<int64_t>(kKept, values.count_nonzero().item<int64_t>()));
+  }
+}
+
+TEST(TopK, EqualMagnitudes_TheFirstAreSent) {
+  const auto decoded = throughCode(*makeTopKCodec(0.01), at::full({100'000}, -3.0));
+  EXPECT_TRUE(decoded.equal(at::cat({at::full({1'000}, -3.0), at::zeros({99'000})})));
+}
+
+TEST(TopK, ValuesInFp16_AreRoundedAndBounded) {
+  const auto values = at::tensor(at::ArrayRef<double>{1e6, -0.1, 3.0, -1e300, 1e-9}, at::kDouble);
+  const auto expected =
+      at::tensor(at::ArrayRef<double>{65504, at::tensor(-0.1).to(at::kHalf).item<double>(), 3, -65504, 0}, at::kDouble);
+  EXPECT_TRUE(throughCode(*makeTopKCodec(1, /*halves=*/true), values).equal(expected.to(at::kDouble)));
+  EXPECT_EQ(makeTopKCodec(0.01, true)->codeBytes(1000, 4), 60);
 }
 
 TEST(TopK, TinyTensorsAndTheWholeOne_KeepAtLeastOneElement) {
@@ -165,6 +194,15 @@ TEST(Qsgd, MeanOverDraws_IsTheGradient) {
     width.slice(0, 0, 512).fill_(values.slice(0, 0, 512).norm() / levels);
     width.slice(0, 512).fill_(values.slice(0, 512).norm() / levels);
     expectUnbiased(*makeQsgdCodec(levels), values, width);
+  }
+}
+
+// The scale's inverse is no number then.
+TEST(Codec, ScalesNextToZero_GiveNoMoreThanTheScale) {
+  for (const auto& codec : allCodecs()) {
+    auto values = at::full({1031}, 1e-40F);
+    values[7] = 2e-40F;
+    EXPECT_LE(throughCode(*codec, values).abs().max().item<float>(), 3e-40F);
   }
 }
 
@@ -234,6 +272,33 @@ TEST(ErrorFeedback, ConstantGradient_ArrivesInFullAfterSomeSteps) {
       for (int step = 0; step < kSteps; ++step) sum += reduced(*compressor, gradient, step);
       const double left = ((sum / kSteps - gradient).norm() / gradient.norm()).item<double>();
       EXPECT_TRUE(feedback ? left < 0.1 : left > 0.3) << static_cast<int>(method) << ": " << left;
+    }
+  }
+}
+
+// What fp16 rounds off, or cannot hold, is sent later.
+TEST(ErrorFeedback, ValuesInFp16_ArriveInFull) {
+  const auto gradient = at::tensor(at::ArrayRef<double>{1.0001, 1e5, -3e-8, 0.25}, at::kDouble);
+  auto options = optionsOf(CompressionMethod::kTopK, 1, true);
+  options.values = CompressedValues::kFp16;
+  const auto compressor = makeCompressor(options, {{"w", gradient}}, 1);
+  constexpr int kSteps = 1000;
+  auto sum = at::zeros_like(gradient);
+  for (int step = 0; step < kSteps; ++step) sum += reduced(*compressor, gradient, step);
+  // What is left is a step's rounding, and of the second what its bound has held back.
+  EXPECT_TRUE((sum / kSteps)
+                  .index_select(0, at::tensor({0, 2, 3}))
+                  .allclose(gradient.index_select(0, at::tensor({0, 2, 3})), 1e-5, 1e-10));
+  EXPECT_DOUBLE_EQ((sum / kSteps)[1].item<double>(), 65504);
+}
+
+// Nothing is rounded where all elements are sent as they are.
+TEST(Compressor, ThatLeavesNothingOut_GivesTheGradient) {
+  const auto gradient = gaussian(300).view({20, 15});
+  for (const auto method : {CompressionMethod::kTopK, CompressionMethod::kRandomK}) {
+    for (const bool feedback : {true, false}) {
+      const auto compressor = makeCompressor(optionsOf(method, 1, feedback), {{"w", gradient}}, 1);
+      for (int step = 0; step < 3; ++step) EXPECT_TRUE(reduced(*compressor, gradient, step).equal(gradient));
     }
   }
 }
@@ -311,18 +376,28 @@ TEST_P(Compression, RunThatResumes_EndsBitIdenticalOnAllRanks) {
   EXPECT_NEAR(step["compression_ratio"].get<double>(),
               step["gradient_bytes"].get<double>() / step["compressed_bytes"].get<double>(), 1e-9);
   EXPECT_GT(step["compression_ratio"].get<double>(), 1.1);
+  EXPECT_GT(step["t_compress_s"].get<double>(), 0);
+  EXPECT_GT(step["t_decompress_s"].get<double>(), 0);
 }
 
-// If a gradient is sent as it is (all of it, in one bucket), two ranks reduce it to the same bits as the plain
-// all-reduce.
-TEST(Training, CompressionThatLeavesNothingOut_EqualsPlainDdp) {
+// Two ranks reduce what is sent as it is, in one bucket, to the same bits as the plain all-reduce.
+TEST(Training, WarmUp_EqualsPlainDdp) {
   const std::vector<std::string> two{"--spawn", "2", "--steps", "4"};
   const auto plain = digestOf(two);
-  EXPECT_EQ(plain, digestOf(two + std::vector<std::string>{"--compress", "topk", "--compress-ratio", "1"}));
-  EXPECT_EQ(plain, digestOf(two + std::vector<std::string>{"--compress", "randomk", "--compress-ratio", "1"}));
   EXPECT_EQ(plain, digestOf(two + std::vector<std::string>{"--compress", "sign", "--compress-warmup", "4"}));
   EXPECT_NE(plain, digestOf(two + std::vector<std::string>{"--compress", "sign", "--compress-warmup", "3"}));
-  EXPECT_NE(plain, digestOf(two + std::vector<std::string>{"--compress", "topk", "--compress-ratio", "0.99"}));
+}
+
+// Masters are in fp32.
+TEST(Training, Fp16ValuesAndBf16Models_ResumeBitIdentical) {
+  for (const auto& flags : {std::vector<std::string>{"--compress-values", "fp16"},
+                            std::vector<std::string>{"--precision", "bf16", "--clip-norm", "1"}}) {
+    const TemporaryFolder folder;
+    const auto run = flags + std::vector<std::string>{"--spawn", "2", "--compress", "topk", "--verify-ranks"};
+    const auto straight = digestOf(run + std::vector<std::string>{"--steps", "6"});
+    recordsOf(run + std::vector<std::string>{"--steps", "3", "--checkpoint", folder / "c"});
+    EXPECT_EQ(straight, digestOf(run + std::vector<std::string>{"--steps", "6", "--resume", folder / "c"}));
+  }
 }
 
 TEST(Training, Buckets_DoNotChangeWhatIsLeftOut) {
@@ -360,7 +435,7 @@ TEST(Metrics, CompressedRuns_SendWhatTheFormulasSay) {
 
 TEST(Metrics, PlainRuns_HaveNoCompressionFields) {
   const auto records = recordsOf({"--spawn", "2", "--steps", "2"});
-  for (const char* field : {"compressed_bytes", "compression_ratio"}) {
+  for (const char* field : {"compressed_bytes", "compression_ratio", "t_compress_s", "t_decompress_s"}) {
     EXPECT_FALSE(records.at(2).contains(field)) << field;
   }
   EXPECT_FALSE(records[0]["options"].contains("compression"));
@@ -402,6 +477,33 @@ TEST(BadInput, CompressionOptions_AreRefused) {
   expectRefused({"--compress", "sign", "--compress-ratio", "0.1"}, "is for --compress topk and randomk, not for sign");
   expectRefused({"--compress", "qsgd", "--no-error-feedback"}, "qsgd has none");
   expectRefused({"--compress-warmup", "3"}, "needs --compress METHOD");
+  expectRefused({"--compress", "sign", "--compress-values", "fp16"}, "is for --compress topk, not for sign");
+  expectRefused({"--compress", "topk", "--precision", "fp16"}, "goes without the loss scale");
+  expectRefused({"--compress", "bf16", "--precision", "bf16"}, "sends 16 bits an element");
+}
+
+TEST(BadInput, RatiosAndRanksThatSaveNothing_AreRefused) {
+  const std::vector<std::string> two{"--steps", "1", "--spawn", "2", "--compress"};
+  expectUsageError(two + std::vector<std::string>{"topk", "--compress-ratio", "0.5"}, "lower --compress-ratio");
+  expectUsageError(two + std::vector<std::string>{"randomk", "--compress-ratio", "1"}, "lower --compress-ratio");
+  expectUsageError(two + std::vector<std::string>{"randomk", "--compress-ratio", "0.5", "--precision", "bf16"},
+                   "lower --compress-ratio");
+  expectUsageError(two + std::vector<std::string>{"powersgd", "--compress-rank", "1024"}, "lower --compress-rank");
+}
+
+// Four bytes of index and four of value; gathered, each of N ranks sends N/2 times as much of it as of an all-reduce.
+TEST(WireShare, IsTheFormula) {
+  const std::vector<ParameterShape> parameters{{"w", {1000, 1000}}, {"b", {1000}}};
+  auto options = optionsOf(CompressionMethod::kTopK, 0.01, true);
+  EXPECT_NEAR(wireShare(options, parameters, 4, 2), 0.02, 1e-6);
+  EXPECT_NEAR(wireShare(options, parameters, 4, 8), 0.08, 1e-6);
+  options.values = CompressedValues::kFp16;
+  EXPECT_NEAR(wireShare(options, parameters, 4, 2), 0.015, 1e-6);
+  EXPECT_NEAR(wireShare(options, parameters, 2, 2), 0.03, 1e-6);
+  EXPECT_NEAR(wireShare(optionsOf(CompressionMethod::kRandomK, 0.01, true), parameters, 4, 8), 0.01, 1e-6);
+  EXPECT_NEAR(wireShare(optionsOf(CompressionMethod::kRandomK, 0.01, true), parameters, 2, 8), 0.02, 1e-6);
+  EXPECT_NEAR(wireShare(optionsOf(CompressionMethod::kSign, 1, true), parameters, 4, 64), 1, 0.01);
+  EXPECT_NEAR(wireShare(optionsOf(CompressionMethod::kPowerSgd, 1, true), parameters, 4, 8), 5.0 / 1001, 1e-9);
 }
 
 TEST(BadInput, CheckpointOfAnotherCompression_IsRefused) {
