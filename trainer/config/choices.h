@@ -62,7 +62,8 @@ inline const NamedChoices<AveragingMethod> kAveragings{{"asynchronous", Averagin
                                                        {"gossip", AveragingMethod::kGossip},
                                                        {"local-sgd", AveragingMethod::kLocalSgd},
                                                        {"none", AveragingMethod::kNone}};
-inline const NamedChoices<StalenessPenalty> kStalenessPenalties{{"inverse", StalenessPenalty::kInverse},
+inline const NamedChoices<StalenessPenalty> kStalenessPenalties{{"exponential", StalenessPenalty::kExponential},
+                                                                {"inverse", StalenessPenalty::kInverse},
                                                                 {"none", StalenessPenalty::kNone}};
 inline const NamedChoices<GossipTopology> kGossipTopologies{{"exponential", GossipTopology::kExponential},
                                                             {"random", GossipTopology::kRandom},

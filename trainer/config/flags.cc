@@ -193,9 +193,10 @@ void addAveragingFlags(FlagGroup averaging, AveragingOptions& o) {
   averaging.real("--outer-momentum", o.outerMomentum, 0, 0.999999, "diloco: Nesterov momentum of the outer step");
   averaging.count("--staleness-bound", o.stalenessBound, -1, kBillion,
                   "asynchronous: steps that a rank may be ahead of the slowest before it waits (-1: any number)");
-  averaging.choice("--staleness-penalty", o.stalenessPenalty, kStalenessPenalties,
-                   "asynchronous: divide a gradient's rate by its staleness, the updates that came before it since its "
-                   "parameters (inverse)");
+  averaging.choice(
+      "--staleness-penalty", o.stalenessPenalty, kStalenessPenalties,
+      "asynchronous: divide a gradient's rate by its staleness t, the updates that came before it since its "
+      "parameters (inverse), or multiply it by exp(-0.1 t) (exponential)");
   averaging.choice("--gossip-topology", o.topology, kGossipTopologies,
                    "gossip: the two neighbours on a ring, one rank at a distance of 1, 2, 4, ... in turn, or random "
                    "pairs");

@@ -94,7 +94,7 @@ struct CompressionOptions {
 };
 
 enum class AveragingMethod { kNone, kLocalSgd, kDiLoCo, kCentral, kAsynchronous, kGossip };
-enum class StalenessPenalty { kNone, kInverse };
+enum class StalenessPenalty { kNone, kInverse, kExponential };
 enum class GossipTopology { kRing, kExponential, kRandom };
 
 // How ranks meet where they do not reduce every gradient.

@@ -73,6 +73,7 @@ STUDIES = {
             "at most 4 ahead": "--average asynchronous --staleness-bound 4",
             "never ahead": "--average asynchronous --staleness-bound 0",
             "rate / staleness": "--average asynchronous --staleness-penalty inverse",
+            "rate x exp(-0.1 staleness)": "--average asynchronous --staleness-penalty exponential",
         },
     ),
     "sharding": Study("ZeRO", {f"zero {stage}": f"--zero {stage}" for stage in range(4)}),

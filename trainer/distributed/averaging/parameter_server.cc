@@ -1,6 +1,7 @@
 #include "trainer/distributed/averaging/parameter_server.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +12,19 @@
 namespace gloo_bypass::trainer {
 
 using Clock = std::chrono::steady_clock;
+
+double penaltyOf(StalenessPenalty penalty, int64_t staleness) {
+  constexpr double kDecay = 0.1;
+  switch (penalty) {
+    case StalenessPenalty::kInverse:
+      return 1 / static_cast<double>(std::max<int64_t>(staleness, 1));
+    case StalenessPenalty::kExponential:
+      return std::exp(-kDecay * static_cast<double>(staleness));
+    case StalenessPenalty::kNone:
+      break;
+  }
+  return 1;
+}
 
 ParameterServer::ParameterServer(std::unique_ptr<AdamW> optimizer, int worldSize, int64_t updates,
                                  const AveragingOptions& options, std::chrono::duration<double> patience)
@@ -28,8 +42,7 @@ ParameterServer::Answer ParameterServer::push(int rank, const at::Tensor& gradie
                                    version, version_));
   }
   Answer answer{.parameters = {}, .staleness = version_ - version};
-  const bool isPenalised = options_.stalenessPenalty == StalenessPenalty::kInverse && answer.staleness > 1;
-  optimizer_->setLearningRate(isPenalised ? rate / static_cast<double>(answer.staleness) : rate);
+  optimizer_->setLearningRate(rate * penaltyOf(options_.stalenessPenalty, answer.staleness));
   auto parameters = optimizer_->parameters();
   setGradients(parameters, gradient);
   optimizer_->step();

@@ -3,8 +3,8 @@
 // Every gradient is applied as it comes, in a step of AdamW of its own (Dean et al., Large Scale Distributed Deep
 // Networks, 2012, section 4.1). It was computed from parameters that have been updated since: its staleness is how
 // often. Two ways to keep that in bounds: a rank that is more than `bound` steps ahead of the slowest waits for it (Ho
-// et al., Stale Synchronous Parallel, 2013, section 3), and a stale gradient's rate may be divided by its staleness
-// (Zhang et al., Staleness-aware Async-SGD, 2016, equation 6). Any thread may push, each on behalf of one rank.
+// et al., Stale Synchronous Parallel, 2013, section 3), and a stale gradient's rate may fall with its staleness. Any
+// thread may push, each on behalf of one rank.
 #pragma once
 
 #include <chrono>
@@ -21,6 +21,11 @@
 #include "trainer/optimizer/optimizer.h"
 
 namespace gloo_bypass::trainer {
+
+// What a gradient's rate is multiplied by: 1 / staleness (Zhang et al., Staleness-aware Async-SGD, 2016, equation 6),
+// or exp(-0.1 staleness) (as Chan and Lane, Distributed Asynchronous Optimization of Convolutional Neural Networks,
+// 2014).
+double penaltyOf(StalenessPenalty penalty, int64_t staleness);
 
 class ParameterServer {
  public:

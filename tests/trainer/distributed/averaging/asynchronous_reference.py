@@ -9,6 +9,7 @@ usage: PYTHONPATH=tests/trainer asynchronous_reference.py DDP_TRAIN SAMPLE_TEXT
 """
 
 import json
+import math
 import sys
 import tempfile
 
@@ -32,7 +33,14 @@ def pushes_of(program, folder, *flags):
     return sorted(pushes, key=lambda push: push["update"])
 
 
-def check(tokens, weights, pushes, inverse):
+PENALTIES = {
+    "none": lambda staleness: 1,
+    "inverse": lambda staleness: 1 / max(1, staleness),
+    "exponential": lambda staleness: math.exp(-0.1 * staleness),
+}
+
+
+def check(tokens, weights, pushes, penalty):
     server, optimizer = base.adamw(weights, RATE)
     versions = [{name: value.detach().clone() for name, value in server.items()}]
     ranks = [averaging.Rank(weights, number, RANKS) for number in range(RANKS)]
@@ -46,7 +54,7 @@ def check(tokens, weights, pushes, inverse):
         assert abs(push["loss"] - expected) < TOLERANCE, f"update {number}: {push['loss']}, reference {expected}"
         for name, parameter in server.items():
             parameter.grad = rank.parameters[name].grad
-        optimizer.param_groups[0]["lr"] = RATE / max(1, staleness) if inverse else RATE
+        optimizer.param_groups[0]["lr"] = RATE * penalty(staleness)
         optimizer.step()
         versions.append({name: value.detach().clone() for name, value in server.items()})
 
@@ -57,13 +65,14 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         path = base.save_initial(program, folder)
         weights = base.read_safetensors(path)
-        for flags in ("", "--staleness-penalty inverse", "--staleness-bound 0", "--staleness-bound 1"):
+        penalties = [f"--staleness-penalty {name}" for name in ("inverse", "exponential")]
+        for flags in ("", *penalties, "--staleness-bound 0", "--staleness-bound 1"):
             begin = f"--weights {path} --steps {SAVED_AT} --checkpoint {folder}/c"
             pushes = pushes_of(program, folder, begin, flags)
             more = pushes_of(program, folder, f"--resume {folder}/c --steps {STEPS}", flags)
             assert len(pushes) == RANKS * SAVED_AT and len(more) == RANKS * STEPS, "steps are missing"
             pushes += [push for push in more if push["step"] > SAVED_AT]
-            check(tokens, weights, pushes, "inverse" in flags)
+            check(tokens, weights, pushes, PENALTIES[flags.split()[1] if "penalty" in flags else "none"])
             if "--staleness-bound" in flags:
                 bound = int(flags.split()[1])
                 # Another rank may be as many steps behind when the parameters go out, and then come to as many ahead
