@@ -11,7 +11,17 @@
 namespace gloo_bypass {
 namespace {
 
-using namespace collectives;
+using collectives::Block;
+using collectives::Call;
+using collectives::ChoiceTable;
+using collectives::ConstBlock;
+using collectives::ElementType;
+using collectives::Group;
+using collectives::Kind;
+using collectives::kReductions;
+using collectives::nameOf;
+using collectives::Reduction;
+using collectives::Rendezvous;
 
 void require(const Status& status) {
   if (!status) throw ProgramError(status.error().message);

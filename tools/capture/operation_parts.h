@@ -34,9 +34,9 @@ struct OperationTotals {
 };
 
 struct RankAddress {
-  std::uint32_t address = 0;  // IPv4
-  std::uint16_t port = 0;     // UDP
-  auto operator<=>(const RankAddress&) const = default;
+  std::uint32_t address = 0;                             // IPv4
+  std::uint16_t port = 0;                                // UDP
+  auto operator<=>(const RankAddress&) const = default;  // NOLINT(modernize-use-nullptr): clang 14 takes its 0 for one
 };
 
 struct OperationPart {

@@ -22,7 +22,17 @@
 namespace gloo_bypass {
 namespace {
 
-using namespace collectives;
+using collectives::algorithmNamed;
+using collectives::AlgorithmRow;
+using collectives::Choice;
+using collectives::ChoiceTable;
+using collectives::Circumstances;
+using collectives::findAlgorithm;
+using collectives::Kind;
+using collectives::kKinds;
+using collectives::nameOf;
+using collectives::Place;
+using collectives::shareHosts;
 
 struct Options {
   std::string kind = "all-reduce", algorithm;

@@ -10,7 +10,9 @@
 namespace gloo_bypass {
 namespace {
 
-using namespace collectives;
+using collectives::Kind;
+using collectives::nameOf;
+using collectives::Rule;
 
 // By size, what was measured of one kind and number of ranks.
 using Sizes = std::map<std::size_t, std::vector<Measured>>;

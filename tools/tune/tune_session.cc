@@ -24,7 +24,20 @@
 namespace gloo_bypass {
 namespace {
 
-using namespace collectives;
+using collectives::Algorithm;
+using collectives::AlgorithmRow;
+using collectives::algorithms;
+using collectives::Block;
+using collectives::Call;
+using collectives::ChoiceTable;
+using collectives::ConstBlock;
+using collectives::ElementType;
+using collectives::findAlgorithm;
+using collectives::Group;
+using collectives::kAlgorithms;
+using collectives::Kind;
+using collectives::nameOf;
+using collectives::shareHosts;
 using Json = nlohmann::json;
 
 // Of each round: so many operations, or fewer of long vectors.

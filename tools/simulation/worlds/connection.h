@@ -107,7 +107,9 @@ class Connection {
     std::array<bool, kSides> gone{};
   };
 
-  std::size_t edgeIndex(int side, int rail) const { return static_cast<std::size_t>(rail * kSides + side); }
+  std::size_t edgeIndex(int side, int rail) const {
+    return static_cast<std::size_t>(rail) * kSides + static_cast<std::size_t>(side);
+  }
   void addLife();
   template <typename Action>
   void forHosts(int side, Action&& action) {
