@@ -127,7 +127,7 @@ void fuzzOffer(std::span<const std::uint8_t> input) {
     checkLine(accepted.error().message);
     return;
   }
-  // One of two proofs may be wrong; no key is then the same at both.
+  // One of two proofs may be wrong: accept() goes by the other, and the ranks then have different secrets.
   const bool asMade = offer == there.offer() && claimed.address == peer.address;
   GLOO_BYPASS_CHECK(
       proves || asMade ||
@@ -138,7 +138,8 @@ void fuzzOffer(std::span<const std::uint8_t> input) {
     const Secret mine = here.trafficSecret(sender, 0), theirs = there.trafficSecret(sender, 0);
     GLOO_BYPASS_CHECK(std::ranges::equal(mine.bytes(), theirs.bytes()) == asMade);
   }
-  if (!asMade) return;  // and another one for each direction
+  if (!asMade) return;
+  // Each direction has a key of its own.
   GLOO_BYPASS_CHECK(!std::ranges::equal(here.trafficSecret(1, 0).bytes(), here.trafficSecret(2, 0).bytes()));
 }
 

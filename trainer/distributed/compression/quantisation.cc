@@ -11,6 +11,7 @@
 
 #include "trainer/distributed/compression/bit_stream.h"
 #include "trainer/distributed/compression/codec.h"
+#include "trainer/distributed/compression/lane_sum.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -32,15 +33,7 @@ T largestMagnitude(std::span<const T> values) {
 
 template <typename T>
 T euclideanNorm(std::span<const T> values) {
-  std::array<T, 8> sums{};  // of each eighth element: the compiler adds several at a time
-  std::size_t i = 0;
-  for (; i + sums.size() <= values.size(); i += sums.size()) {
-    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += values[i + j] * values[i + j];
-  }
-  for (; i < values.size(); ++i) sums[0] += values[i] * values[i];
-  T sum = 0;
-  for (const T part : sums) sum += part;
-  return std::sqrt(sum);
+  return std::sqrt(laneSum<T>(values, [](T value) { return value * value; }));
 }
 
 // For each group of elements a scale; then a code an element: level + levels, where level is -levels ... levels and

@@ -8,6 +8,7 @@
 
 #include "trainer/distributed/compression/bit_stream.h"
 #include "trainer/distributed/compression/codec.h"
+#include "trainer/distributed/compression/lane_sum.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -16,14 +17,7 @@ constexpr std::size_t kByteBits = 8;
 
 template <typename T>
 T meanMagnitude(std::span<const T> values) {
-  std::array<double, kByteBits> sums{};  // of each eighth element: the compiler adds several at a time
-  std::size_t i = 0;
-  for (; i + sums.size() <= values.size(); i += sums.size()) {
-    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += std::abs(values[i + j]);
-  }
-  for (; i < values.size(); ++i) sums[0] += std::abs(values[i]);
-  double sum = 0;
-  for (const double part : sums) sum += part;
+  const double sum = laneSum<double>(values, [](T value) { return std::abs(value); });
   return static_cast<T>(sum / static_cast<double>(values.size()));
 }
 
