@@ -117,7 +117,9 @@ TEST(KeyAgreement, ProofsChangedInTheStore_GiveOtherSecrets) {
     Octets offer = b.agreement.offer();
     edit(offer);
     ASSERT_TRUE(b.meet(a).ok());
-    if (a.agreement.accept(b.party, offer).ok()) EXPECT_NE(a.sends(), b.receives());
+    if (a.agreement.accept(b.party, offer).ok()) {
+      EXPECT_NE(a.sends(), b.receives());
+    }
   };
   change([&](Octets& offer) { std::swap_ranges(proof(offer, 0), proof(offer, 1), proof(offer, 1)); });
   change([&](Octets& offer) { std::fill_n(proof(offer, 0), kProofBytes, std::byte{0}); });
