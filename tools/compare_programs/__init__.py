@@ -1,7 +1,6 @@
 """What programs of PyTorch gain: the same ones over each transport through torch.distributed, one transport a process.
 
 command      the command line of scripts/compare-programs
-interpreter  what the Python that the user chose has
 libraries    other libraries' all-reduces, which stand among the transports
 measurement  ranks as processes, transports in turn, one stored run
 

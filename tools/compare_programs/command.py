@@ -6,11 +6,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gloo_bypass_tools.common import processes, program_places, transports
+from gloo_bypass_tools.common import interpreter, processes, program_places, transports
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.failures import FAILED, exit_status
 from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
-from gloo_bypass_tools.compare_programs import interpreter, libraries
+from gloo_bypass_tools.common.whole_file import write_whole
+from gloo_bypass_tools.compare_programs import libraries
 from gloo_bypass_tools.compare_programs.measurement import Measurement
 from gloo_bypass_tools.report import machine, program_tables, programs, results, stored_programs
 from gloo_bypass_tools.report.lines import show_progress, show_start
@@ -203,10 +204,10 @@ def measure(options):
         print(f"nothing was measured; logs are in {logs}", file=sys.stderr)
         return FAILED
     path = logs / "run.json"
-    results.write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
+    write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
     print(f"\n{program_tables.whole(stored_programs.read(path))}")
     if options.json:
-        results.write_whole(options.json, path.read_bytes())
+        write_whole(options.json, path.read_bytes())
     write_page(options.page, [path])
     return FAILED if measurement.missing else 0
 
@@ -216,7 +217,7 @@ def write_page(page, paths):
         # Here, since what draws pages takes half a second to import.
         from gloo_bypass_tools.report import programs_page
 
-        results.write_whole(page, programs_page.render([stored_programs.read(path) for path in paths]).encode())
+        write_whole(page, programs_page.render([stored_programs.read(path) for path in paths]).encode())
 
 
 def show_tables(options):

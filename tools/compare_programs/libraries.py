@@ -15,7 +15,7 @@ from pathlib import Path
 from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.failures import Failure
 from gloo_bypass_tools.common.processes import ask, errors_of
-from gloo_bypass_tools.compare_programs.interpreter import environment_with
+from gloo_bypass_tools.common.interpreter import environment_with
 
 # The program that they are measured with; they have no decoder and no DistributedDataParallel.
 PROGRAM = "all_reduce"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common.failures import Failure
 from gloo_bypass_tools.report.display import console_for_output
-from gloo_bypass_tools.report.results import write_whole
+from gloo_bypass_tools.common.whole_file import write_whole
 from rich.table import Table
 from rich.text import Text
 

@@ -3,34 +3,19 @@
 A file is written beside its place and renamed into it, so a full disk or a Ctrl-C leaves no half of one.
 """
 
-import contextlib
 import json
 import os
 import time
 from pathlib import Path
 
 from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
+from gloo_bypass_tools.common.whole_file import write_whole
 
 
 class ResultsError(Failure):
     """The folder or a file in it cannot be written."""
 
     status = BAD_INPUT
-
-
-def write_whole(target, content):
-    """Writes bytes beside a path and renames them into it. OSError, which leaves nothing behind."""
-    partial = target.with_name(target.name + ".partial")
-    try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
-    except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
-        raise
 
 
 class ResultsFolder:

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_tools.compare_programs import command, interpreter
+from gloo_bypass_tools.common import interpreter
+from gloo_bypass_tools.compare_programs import command
 from gloo_bypass_tools.compare_programs.measurement import Measurement, TurnError
 from gloo_bypass_tools.report import programs, stored_programs
 

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
-from gloo_bypass_tools.compare_programs import command, interpreter, libraries
+from gloo_bypass_tools.common import interpreter
+from gloo_bypass_tools.compare_programs import command, libraries
 from gloo_bypass_tools.compare_programs.measurement import Measurement
 from gloo_bypass_tools.report import programs, stored_programs
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.failures import FAILED
 from gloo_bypass_tools.common.program_places import ROOT
+from gloo_bypass_tools.common.whole_file import write_whole
 from gloo_bypass_tools.fabric_run import enclosure, network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 from gloo_bypass_tools.report import machine, results
@@ -87,7 +88,7 @@ def measure(given, folder):
         return FAILED
     record = stored.record_of(found, described, list(rates), others_cores, given.effort)
     path = given.json or Path(folder) / RUN_FILE
-    results.write_whole(path, stored.text_of(record).encode())
+    write_whole(path, stored.text_of(record).encode())
     print(tables.whole(stored.read(path)))
     return FAILED if left_out else 0
 
