@@ -50,7 +50,7 @@ class Trainer {
                      {{"loss_scaler", held_.optimizer->scalerState()}, {target_.stateName(), target_.state()}},
                      trajectory_),
         log_(options, environment.rank),
-        tracer_(options.tracing.tracePath, environment.rank) {}
+        tracer_(options.tracing.tracePath, environment.rank, options.exchange()) {}
 
   void run() {
     connect();

@@ -228,6 +228,15 @@ struct Options {
 
   // --no-ddp is a rank alone: it has nobody to wait for.
   bool endsStepsTogether() const { return ddp && barrier; }
+  // What ranks exchange in a step: buckets of gradients ("all_reduce"), or what the option of this name has instead.
+  std::string exchange() const {
+    return !ddp                     ? "nothing"
+           : compression.isUsed()   ? "--compress"
+           : averaging.isUsed()     ? "--average"
+           : sharding.isUsed()      ? "--zero"
+           : modelParallel.isUsed() ? "--model-parallel"
+                                    : "all_reduce";
+  }
   // Whether each rank writes a file of its own beside a checkpoint.
   bool keepsRankState() const { return averaging.keepsRankState() || compression.keepsRankState(); }
 };

@@ -64,7 +64,8 @@ TracedRank tracedRank(int rank, const int64_t* header) {
 
 }  // namespace
 
-Tracer::Tracer(std::string path, int rank) : path_(std::move(path)) {
+Tracer::Tracer(std::string path, int rank, std::string exchange)
+    : path_(std::move(path)), exchange_(std::move(exchange)) {
   if (isOn() && rank == kRoot) {
     checkReplaceable(path_);
   }
@@ -167,7 +168,8 @@ void Tracer::write() {
   }
   AtomicFile file(path_);
   const int worldSize = communicator_->worldSize();
-  ChromeTrace trace([&](std::string_view text) { file.write(text); }, originNs_, worldSize, communicator_->transport());
+  ChromeTrace trace([&](std::string_view text) { file.write(text); }, originNs_, worldSize, communicator_->transport(),
+                    exchange_);
   TracedRank traced = tracedRank(kRoot, header.data_ptr<int64_t>());
   int64_t leftOut = traced.leftOut;
   trace.addRank(traced, spans);

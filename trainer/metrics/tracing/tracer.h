@@ -24,8 +24,9 @@ class Tracer {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Empty path: off. Throws UsageError on rank 0 where the file cannot be written.
-  Tracer(std::string path, int rank);
+  // Empty path: off. exchange: what ranks exchange in a step (Options::exchange). Throws UsageError on rank 0 where the
+  // file cannot be written.
+  Tracer(std::string path, int rank, std::string exchange);
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
@@ -54,6 +55,7 @@ class Tracer {
   ClockOffset compareClocks() const;
 
   std::string path_;
+  std::string exchange_;
   Communicator* communicator_ = nullptr;  // from start() on
   std::optional<BucketReadiness> readiness_;
   TraceRecorder recorder_;
