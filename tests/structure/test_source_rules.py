@@ -219,6 +219,8 @@ PYTHON_MAY_IMPORT = {
     "fabric_run": ["common", "rdma_guest"],
     "compare_links": ["common", "report", "fabric_run"],
     "compare_programs": ["common", "report"],
+    "execution_traces": ["common"],
+    "replay": ["common", "execution_traces"],
     "study": ["common", "report", "model", "fabric_run"],
 }
 PYTHON_IMPORT = re.compile(

@@ -1,0 +1,88 @@
+"""The command line of scripts/execution-trace."""
+
+import json
+from pathlib import Path
+
+from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.common.argument_types import result_file
+from gloo_bypass_tools.common.failures import exit_status
+from gloo_bypass_tools.common.options import AS_WRITTEN, command_parser
+from gloo_bypass_tools.common.whole_file import write_whole
+from gloo_bypass_tools.execution_traces import from_ddp_train, from_profiler, plan, summary, trace
+from gloo_bypass_tools.execution_traces.trace import TraceError
+
+MOST_JSON_BYTES = 4 << 30
+
+DESCRIPTION = """\
+Execution traces in the format of Chakra 1.0 (mlcommons/chakra): PREFIX.N.et holds what rank N computed and exchanged,
+and what waited for what. scripts/replay plays one."""
+EPILOG = """\
+  ddp_train --spawn 2 --steps 10 --trace trace.json && scripts/execution-trace convert trace.json run
+  scripts/execution-trace convert profile.0.json profile.1.json run
+  scripts/execution-trace show run && scripts/replay run --transport DPDK
+
+exit status: 0; 1 a file could not be written; 2 bad input"""
+CONVERT = """\
+Makes an execution trace of the trace that ddp_train --trace wrote, or of those that PyTorch's profiler exported, one a
+rank (on a CPU; record_shapes=True, PyTorch from pip). tools/execution_traces/README.md says what is understood."""
+
+
+def parse(arguments):
+    parser = command_parser("execution-trace", DESCRIPTION, EPILOG)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    convert = commands.add_parser("convert", help="from other formats", description=CONVERT, **AS_WRITTEN)
+    convert.add_argument("files", nargs="+", type=Path, metavar="FILE", help="the trace, or the profile of each rank")
+    convert.add_argument("prefix", type=result_file, metavar="PREFIX", help="writes PREFIX.0.et, PREFIX.1.et, ...")
+    convert.set_defaults(act=convert_files)
+    show = commands.add_parser("show", help="what a trace holds", description="Prints what a trace holds.")
+    show.add_argument("prefix", type=Path, metavar="PREFIX", help="of PREFIX.0.et, ..., or one file")
+    show.set_defaults(act=show_trace)
+    return parser.parse_args(arguments)
+
+
+def document_of(path):
+    try:
+        if path.stat().st_size > MOST_JSON_BYTES:
+            raise TraceError(f"{path}: it is longer than {MOST_JSON_BYTES >> 30} GiB")
+        return json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise TraceError(f"{path}: this is no JSON: {error}") from error
+    except OSError as error:
+        raise TraceError(f"{path}: {error.strerror}") from error
+
+
+def converted(documents):
+    """Traces of {path: document}."""
+    first = next(iter(documents))
+    try:
+        if len(documents) == 1 and from_ddp_train.is_one(documents[first]):
+            return from_ddp_train.convert(first, documents[first]), "ddp_train --trace"
+        for path, document in documents.items():
+            if not from_profiler.is_one(document):
+                raise TraceError(
+                    f"{path}: neither a trace of this ddp_train nor an export of PyTorch's profiler with its ranks "
+                    "(distributedInfo); PyTorch 1.13 of Debian writes none"
+                )
+        return from_profiler.convert(documents), "PyTorch's profiler"
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+        raise TraceError(f"{first}: it is not as its writer makes it: {type(error).__name__}: {error}") from error
+
+
+def convert_files(options):
+    traces, source = converted({path: document_of(path) for path in options.files})
+    plan.make(traces)  # what could not be played is refused before it is written
+    for rank, one in enumerate(traces):
+        write_whole(f"{options.prefix}.{rank}.et", trace.as_bytes(one, source))
+    print(summary.text_of(traces))
+    return 0
+
+
+def show_trace(options):
+    print(summary.text_of([trace.read(path) for path in trace.files_of(options.prefix)]))
+    return 0
+
+
+def main(arguments=None):
+    options = parse(arguments)
+    processes.interrupt_once()
+    return exit_status("execution-trace", lambda: options.act(options))
