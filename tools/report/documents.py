@@ -1,8 +1,4 @@
-"""Tables of README.md and docs/ that are made of stored runs, each between two comments:
-
-    <!-- table: links -->
-    ...
-    <!-- end of table -->
+"""Tables of README.md and docs/ that are made of stored runs (marked_tables.py).
 
 docs/results.json is the run over all links that the picture is drawn from; docs/runs/links-*.json are others, of slow
 hours say, and docs/runs/programs-*.json are those of scripts/compare-programs, one for each machine and state. A table
@@ -11,20 +7,23 @@ for which nothing is stored is left as it is.
 
 import argparse
 import os
-import re
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from gloo_bypass_tools.common.failures import Failure, exit_status
-from gloo_bypass_tools.report import memory_rates, program_tables, results_chart, stored_programs, stored_run
+from gloo_bypass_tools.report import (
+    marked_tables,
+    memory_rates,
+    program_tables,
+    results_chart,
+    stored_programs,
+    stored_run,
+)
 from gloo_bypass_tools.report.program_tables import spanned
-from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.results_chart import bold, markdown, ratio_label, size_label, time_label
 
-MARKED = re.compile(
-    r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n)(?P<table>.*?)(?P<end><!-- end of table -->)", re.DOTALL
-)
 # Where the far edge is measured: four ranks, one size, two transports of ours.
 FAR_PLACE = "300 ms, 1 % loss"
 # Sizes of the table of one run, and of the ranges over all runs.
@@ -167,14 +166,7 @@ TABLES = {
 
 def renewed(text, stored, place):
     """The text with its tables made again; RecordError for one that nobody makes."""
-
-    def table(match):
-        if match["name"] not in TABLES:
-            raise RecordError(f"{place}: nobody makes the table '{match['name']}'; there are {', '.join(TABLES)}")
-        made = TABLES[match["name"]](stored)
-        return f"{match['begin']}{made}\n{match['end']}" if made else match.group()
-
-    return MARKED.sub(table, text)
+    return marked_tables.renewed(text, {name: partial(make, stored) for name, make in TABLES.items()}, place)
 
 
 def pages(root):
@@ -184,14 +176,7 @@ def pages(root):
 
 def renew(root, stored):
     """Writes the pages with changed tables, and returns them."""
-    changed = []
-    for path in pages(root):
-        text = path.read_text(encoding="utf-8")
-        new = renewed(text, stored, path)
-        if new != text:
-            path.write_text(new, encoding="utf-8")
-            changed.append(path)
-    return changed
+    return [path for path in pages(root) if marked_tables.renew(path, partial(renewed, stored=stored, place=path))]
 
 
 def draw_results(root, arguments=None):

@@ -1,18 +1,10 @@
-"""A stored run as Markdown, and the page of the study, where each table stands between two comments. Pure but for
-renew().
-
-    <!-- table: hosts -->
-    ...
-    <!-- end of table -->
-"""
+"""A stored run as Markdown, and the page of the study. Pure but for renew()."""
 
 import statistics
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 
-from gloo_bypass_tools.report import machine, memory_rates
-from gloo_bypass_tools.report.documents import MARKED
-from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report import machine, marked_tables, memory_rates
 from gloo_bypass_tools.report.results_chart import bold, markdown, size_label, time_label
 from gloo_bypass_tools.study.collectives import links, stored
 
@@ -203,18 +195,9 @@ def whole(run):
 
 def renewed(text, run, place):
     """The page with its tables made again; RecordError for one that nobody makes."""
-
-    def table(match):
-        if match["name"] not in TABLES:
-            raise RecordError(f"{place}: nobody makes the table '{match['name']}'; there are {', '.join(TABLES)}")
-        return f"{match['begin']}{TABLES[match['name']](run)}\n{match['end']}"
-
-    return MARKED.sub(table, text)
+    return marked_tables.renewed(text, {name: partial(make, run) for name, make in TABLES.items()}, place)
 
 
 def renew(path, run):
     """Writes the page where its tables have changed."""
-    path = Path(path)
-    text = path.read_text(encoding="utf-8")
-    if (new := renewed(text, run, path)) != text:
-        path.write_text(new, encoding="utf-8")
+    marked_tables.renew(path, partial(renewed, run=run, place=path))

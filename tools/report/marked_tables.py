@@ -1,0 +1,41 @@
+"""Tables of a page in Markdown that are made of stored runs, each between two comments:
+
+    <!-- table: links -->
+    ...
+    <!-- end of table -->
+"""
+
+import re
+from pathlib import Path
+
+from gloo_bypass_tools.report.records import RecordError
+
+MARKED = re.compile(
+    r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n)(?P<table>.*?)(?P<end><!-- end of table -->)", re.DOTALL
+)
+
+
+def renewed(text, makers, place):
+    """The text with its tables made again by `makers`, {name: function}. One that comes out empty is left as it is;
+    RecordError for one that nobody makes."""
+
+    def table(match):
+        if match["name"] not in makers:
+            raise RecordError(f"{place}: nobody makes the table '{match['name']}'; there are {', '.join(makers)}")
+        made = makers[match["name"]]()
+        return f"{match['begin']}{made}\n{match['end']}" if made else match.group()
+
+    return MARKED.sub(table, text)
+
+
+def renew(path, renewed_text):
+    """Writes the page where `renewed_text(text)` differs from its text. Whether it did."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise RecordError(f"{path}: {error.strerror}") from error
+    if (new := renewed_text(text)) == text:
+        return False
+    path.write_text(new, encoding="utf-8")
+    return True
