@@ -1,5 +1,6 @@
 """scripts/study techniques: the arithmetic of its tables, its input, and two small trainings over emulated links."""
 
+import json
 import os
 import pathlib
 import subprocess
@@ -7,9 +8,12 @@ import subprocess
 import pytest
 from conftest import ROOT
 from gloo_bypass_tools.study.commands import model_flags
+from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.study.printed import technique_entries as entries
+from gloo_bypass_tools.study.printed import technique_runs as stored
 from gloo_bypass_tools.study.printed import techniques
 
+PAGE = ROOT / "docs/studies/techniques"
 SCRIPT = (ROOT / "scripts/study", "techniques")
 BUILD = pathlib.Path(os.environ.get("STUDY_BUILD", ROOT / "build"))
 
@@ -110,6 +114,100 @@ def test_Table_StandsAgainstTheFirstPoint():
     assert "| 1.00 x |" in lines[2] and "| q | TCP | 1.0 kB | 500 ms | 4.00 x | 5.000 | 5 steps | 2.50 s |" in lines[3]
 
 
+# ---- Stored runs.
+
+
+def measured(point, seconds, sent, link="open", transport="TCP", **more):
+    """A techniques.Run of six steps."""
+    step = {
+        "event": "step",
+        "loss_mean": 5,
+        "t_step_s": seconds,
+        "bytes_sent": sent,
+        "t_ar_s": 0.1,
+        "t_ar_exposed_s": 0.1,
+    }
+    return techniques.Run(point, link, transport, [[step | more | {"step": number} for number in range(6)]])
+
+
+def stored_file(tmp_path, *runs, study="compression", name="a-run.json", **changes):
+    described = {"commit": "0123abc", "load_before": 0.1, "processor": "A", "cores": 2, "memory_gib": 8.0}
+    described |= {"operating_system": "Debian", "kernel": "6"}
+    text = stored.text_of(described, 0.02, study, 2, ["--batch-size", "4"], runs)
+    path = tmp_path / name
+    path.write_text(json.dumps(json.loads(text) | changes))
+    return path
+
+
+def test_StoredRun_IsWhatWasMeasured(tmp_path):
+    costs = {"t_compress_s": 0.25, "t_decompress_s": 0.125}
+    path = stored_file(tmp_path, measured("none", 2.0, 8_000_000), measured("bf16", 2.5, 4_000_000, **costs))
+    run = stored.read(path)
+    assert (run.study, run.ranks, run.flags, run.machine["cores"]) == ("compression", 2, ("--batch-size", "4"), 2)
+    assert run.at("open", "TCP", "none").compress_s is None and run.at("open", "TCP", "none").exposed_s == 0.1
+    row = run.at("open", "TCP", "bf16")
+    assert row.steps_s == (2.5,) * 5 and (row.compress_s, row.decompress_s, row.sent_bytes) == (0.25, 0.125, 4_000_000)
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"schema": "x"}, "schema 'x'"),
+        ({"study": "moon"}, "no study 'moon'"),
+        ({"rows": []}, "'rows' is empty"),
+        ({"rows": [{"link": "moon", "point": "none"}]}, "no link 'moon'"),
+        ({"rows": [{"link": "open", "point": "moon"}]}, "no point 'moon'"),
+        ({"rows": [{"link": "open", "point": "none", "steps_s": []}]}, "'steps_s' is empty"),
+        ({"rows": [{"link": "open", "point": "none", "steps_s": [0]}]}, "steps_s"),
+        ({"more": 1}, "'more' is unknown"),
+    ],
+)
+def test_StoredRun_Damaged_IsRefused(tmp_path, changes, said):
+    with pytest.raises(RecordError, match=said):
+        stored.read(stored_file(tmp_path, measured("none", 2.0, 8_000_000), **changes))
+
+
+def test_BreakEven_IsWhereCostAndSavingAreEqual(tmp_path):
+    """Half a second more computing, 4 MB less to send: 64 Mbit/s."""
+    runs = [measured("none", 2.0, 8_000_000), measured("bf16", 2.5, 4_000_000), measured("sign", 1.9, 1_000_000)]
+    run = stored.read(stored_file(tmp_path, *runs, measured("qsgd 16", 2.5, 9_000_000)))
+    assert stored.break_even(run, "bf16", "TCP") == pytest.approx(64e6)
+    assert stored.break_even(run, "sign", "TCP") is None
+    lines = stored.table(run).splitlines()
+    assert [line.split("|")[-2].strip() for line in lines[2:]] == ["", "64", "any", "none"]
+
+
+def test_Table_HasALineForEachPointAndACellForEachLink(tmp_path):
+    runs = [
+        measured(point, seconds, 1_000_000, link, transport)
+        for link, slow in (("open", 0), ("200Mbit", 2))
+        for transport, more in (("TCP", 0), ("DPDK", 0.5))
+        for point, seconds in (("none", 2 + slow + more), ("bf16", 1 + slow + more))
+    ]
+    header, _, none, bf16 = stored.table(stored.read(stored_file(tmp_path, *runs))).splitlines()
+    assert "200Mbit: step in s, TCP; DPDK" in header
+    assert "| 4.00 (1.00 x); 4.50 (0.89 x) |" in none and "| 3.00 (1.33 x); 3.50 (1.14 x) |" in bf16
+
+
+def test_Draw_RenewsThePage(tmp_path):
+    stored_file(tmp_path, measured("none", 2.0, 8_000_000))
+    page = tmp_path / "README.md"
+    page.write_text("before\n<!-- table: a -->\nold\n<!-- end of table -->\nafter\n")
+    ended = subprocess.run([*SCRIPT, "--draw", tmp_path], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 0, ended.stderr
+    assert "| none | 8 MB |" in page.read_text() and "old" not in page.read_text()
+    page.write_text("<!-- table: b -->\n<!-- end of table -->\n")
+    ended = subprocess.run([*SCRIPT, "--draw", tmp_path], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and "nobody makes the table 'b'; there are a" in ended.stderr
+
+
+def test_Page_InTheTree_HasTheTablesOfItsRuns():
+    text = (PAGE / stored.PAGE).read_text()
+    assert stored.renewed(text, PAGE) == text, "scripts/study techniques --draw docs/studies/techniques"
+    for path in PAGE.glob(f"*{stored.RUN}"):
+        assert f"<!-- table: {path.name.removesuffix(stored.RUN)} -->" in text, f"{path.name} has no table"
+
+
 def test_TooFewSteps_AreRefused():
     with pytest.raises(ValueError):
         run_of([1] * (techniques.WINDOW - 1))
@@ -122,6 +220,8 @@ def test_TooFewSteps_AreRefused():
         (["compression", "--points", "zip"], "'zip' is none of"),
         (["nothing"], "invalid choice"),
         (["sharding", "--steps", "2"], "5 at least"),
+        ([], "say which study"),
+        (["--draw", "/no/such"], "/no/such/README.md: No such file"),
     ],
 )
 def test_BadInput_IsOneLineAndStatusTwo(arguments, reason):
@@ -161,6 +261,8 @@ def test_TwoPoints_AreMeasuredAndWritten(tmp_path):
             BUILD,
             "--output",
             tmp_path / "out",
+            "--json",
+            tmp_path / "a-run.json",
             "--",
             "--seq-length",
             "16",
@@ -174,3 +276,6 @@ def test_TwoPoints_AreMeasuredAndWritten(tmp_path):
     assert [float(row.split("|")[3].split()[0]) > 100 for row in rows] == [True, False]  # kB a step
     assert len((tmp_path / "out/open.csv").read_text().splitlines()) == 13
     assert "svg" in (tmp_path / "out/open.svg").read_text()
+    run = stored.read(tmp_path / "a-run.json")
+    assert run.of("point") == ["none", "topk 1 %"] and run.flags == ("--seq-length", "16")
+    assert run.at("open", "TCP", "topk 1 %").compress_s > 0 and len(run.rows[0].steps_s) == 5

@@ -52,6 +52,22 @@ STUDIES = {
             "powersgd 4": "--compress powersgd --compress-rank 4",
         },
     ),
+    # Where computing takes seconds, as with models that people train: what each costs, and from which rate on it pays.
+    "compression-distilgpt2": Study(
+        "Compression of DistilGPT2's gradients",
+        {
+            "none": "",
+            "bf16": "--compress bf16",
+            "topk 1 %": "--compress topk --compress-ratio 0.01",
+            "topk 1 % in fp16": "--compress topk --compress-ratio 0.01 --compress-values fp16",
+            "randomk 1 %": "--compress randomk --compress-ratio 0.01",
+            "sign": "--compress sign",
+            "terngrad": "--compress terngrad",
+            "qsgd 16": "--compress qsgd --compress-levels 16",
+            "powersgd 4": "--compress powersgd --compress-rank 4 --compress-warmup 0",
+        },
+        model=("--model", "distilgpt2"),
+    ),
     "low-communication": Study(
         "Ranks that meet now and then",
         {
@@ -115,8 +131,9 @@ STUDIES = {
 }
 
 # fabric-run's options. Every path between two ranks, both ways; a round trip is twice the delay.
+OPEN = "open"
 LINKS = {
-    "open": "--defaults rate=10000Mbit/s,queue=4MiB",
+    OPEN: "--defaults rate=10000Mbit/s,queue=4MiB",
     "200Mbit": "--defaults rate=200Mbit/s,delay=1ms,queue=4MiB",
     "50Mbit": "--defaults rate=50Mbit/s,delay=1ms,queue=4MiB",
     "300ms": "--defaults rate=1000Mbit/s,delay=150ms,queue=64MiB",

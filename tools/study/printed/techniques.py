@@ -2,7 +2,8 @@
 
 Each run is ddp_train (--model tiny unless said) on scripts/fabric-run's emulated links, one run after the other, points
 and transports in turn. Prints a table a link, in Markdown; with --output a folder gets every step as CSV, too, and
-plots of loss against time and against bytes. "To the common loss": until the mean loss of five steps is at most what
+plots of loss against time and against bytes; --json writes the stored run, from which --draw makes the tables of a page
+(README.md) beside it. "To the common loss": until the mean loss of five steps is at most what
 the point that learnt least came to. "Waiting": the share of a step in which ranks that share a model have nothing to
 compute. What follows "--" goes to ddp_train.
 """
@@ -13,10 +14,12 @@ import tempfile
 from itertools import accumulate
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import names_of
+from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.program_places import ROOT
+from gloo_bypass_tools.common.whole_file import write_whole
+from gloo_bypass_tools.report import machine
 from gloo_bypass_tools.study.commands import flags, model_flags
-from gloo_bypass_tools.study.printed import markdown, trainer
+from gloo_bypass_tools.study.printed import markdown, technique_runs, trainer
 from gloo_bypass_tools.study.printed.technique_entries import LINKS, STUDIES
 from gloo_bypass_tools.study.transports import SWITCHED
 
@@ -45,6 +48,11 @@ class Run:
 
     def mean_seconds(self):
         return (self.seconds[-1] - self.seconds[0]) / (len(self.seconds) - 1)
+
+    def mean_of(self, key):
+        """Of a step's record, over the steps but the first; None where they do not have it."""
+        values = [step.get(key) for step in self.steps[1:]]
+        return None if None in values else round(statistics.fmean(values), 4)
 
     def smoothed(self):
         """The mean loss of WINDOW steps, from the WINDOWth on."""
@@ -152,7 +160,7 @@ def draw(path, title, runs):
 
 def add_options(options):
     add, listed = options.parser.add_argument, names_of(SWITCHED)
-    add("study", choices=STUDIES)
+    add("study", nargs="?", choices=STUDIES)
     add("--points", metavar="A,B", help="of the study (default all)")
     about = f"of {', '.join(LINKS)} (default open,50Mbit)"
     add("--links", type=names_of(LINKS), default=["open", "50Mbit"], metavar="A,B", help=about)
@@ -163,9 +171,16 @@ def add_options(options):
     add("--timeout", type=int, default=600, metavar="S", help="of a run")
     add("--build", type=Path, default=ROOT / "build", metavar="DIR")
     add("--output", type=Path, metavar="DIR", help="a new folder for steps and plots")
+    add("--json", type=result_file, metavar="FILE", help="write the stored run, with the machine")
+    about = f"measure nothing: make the tables of DIR/{technique_runs.PAGE} from DIR/*{technique_runs.RUN}"
+    add("--draw", type=Path, metavar="DIR", help=about)
 
 
 def problem_of(given):
+    if given.draw:
+        return ""
+    if given.study is None:
+        return f"say which study, one of {', '.join(STUDIES)}; or --draw DIR"
     known = STUDIES[given.study].points
     try:
         given.points = names_of(known)(given.points) if given.points else list(known)
@@ -175,12 +190,16 @@ def problem_of(given):
 
 
 def run(given):
-    study = STUDIES[given.study]
+    if given.draw:
+        technique_runs.renew(given.draw)
+        return
+    study, described, others, measured = STUDIES[given.study], machine.describe(ROOT), machine.OtherWork(), []
     if given.output:
         given.output.mkdir(parents=True)
     for link in given.links:
         cells = [(point, link, transport) for point in given.points for transport in given.transports]
         runs = [train(given, study, *cell) for cell in cells]
+        measured += runs
         ranks = "" if study.ranks else f"{given.ranks} ranks, "
         print(f"{study.title}: {ranks}{link} ({LINKS[link]}), {given.steps} steps\n\n{table(runs)}\n", flush=True)
         if given.output:
@@ -188,3 +207,6 @@ def run(given):
 
             (given.output / f"{link}.csv").write_text(csv_text(step_lines(runs)))
             draw(given.output / f"{link}.svg", f"{study.title}, {link}", runs)
+    if given.json:
+        stored = technique_runs.text_of(described, others.cores(), given.study, given.ranks, given.flags, measured)
+        write_whole(given.json, stored.encode())
