@@ -7,14 +7,22 @@ from pathlib import Path
 
 def write_whole(target, content):
     """Writes bytes beside a path and renames them into it. OSError, which leaves nothing behind."""
-    partial = Path(f"{target}.partial")
+    write_all_whole({target: content})
+
+
+def write_all_whole(contents):
+    """The same for {path: bytes}: none is renamed before all are written."""
+    partial = {Path(f"{target}.partial"): target for target in contents}
     try:
-        with open(partial, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, target)
+        for path, target in partial.items():
+            with open(path, "wb") as file:
+                file.write(contents[target])
+                file.flush()
+                os.fsync(file.fileno())
+        for path, target in partial.items():
+            os.replace(path, target)
     except OSError:
-        with contextlib.suppress(OSError):
-            partial.unlink(missing_ok=True)
+        for path in partial:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
         raise

@@ -7,7 +7,7 @@ from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.argument_types import result_file
 from gloo_bypass_tools.common.failures import exit_status
 from gloo_bypass_tools.common.options import AS_WRITTEN, command_parser
-from gloo_bypass_tools.common.whole_file import write_whole
+from gloo_bypass_tools.common.whole_file import write_all_whole
 from gloo_bypass_tools.execution_traces import from_ddp_train, from_profiler, plan, summary, trace
 from gloo_bypass_tools.execution_traces.trace import TraceError
 
@@ -42,9 +42,11 @@ def parse(arguments):
 
 def document_of(path):
     try:
-        if path.stat().st_size > MOST_JSON_BYTES:
+        with open(path, "rb") as file:
+            text = file.read(MOST_JSON_BYTES + 1)
+        if len(text) > MOST_JSON_BYTES:
             raise TraceError(f"{path}: it is longer than {MOST_JSON_BYTES >> 30} GiB")
-        return json.loads(path.read_bytes())
+        return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TraceError(f"{path}: this is no JSON: {error}") from error
     except OSError as error:
@@ -64,15 +66,21 @@ def converted(documents):
                     "(distributedInfo); PyTorch 1.13 of Debian writes none"
                 )
         return from_profiler.convert(documents), "PyTorch's profiler"
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise TraceError(f"{first}: it is not as its writer makes it: {type(error).__name__}: {error}") from error
 
 
 def convert_files(options):
     traces, source = converted({path: document_of(path) for path in options.files})
+    for one in traces:
+        trace.check_writable(options.files[0], one)
     plan.make(traces)  # what could not be played is refused before it is written
-    for rank, one in enumerate(traces):
-        write_whole(f"{options.prefix}.{rank}.et", trace.as_bytes(one, source))
+    following = Path(f"{options.prefix}.{len(traces)}.et")
+    if following.exists():
+        raise TraceError(
+            f"{following} is there, of a trace of more than {len(traces)} ranks: remove it, or choose another PREFIX"
+        )
+    write_all_whole({f"{options.prefix}.{rank}.et": trace.as_bytes(one, source) for rank, one in enumerate(traces)})
     print(summary.text_of(traces))
     return 0
 

@@ -5,7 +5,7 @@ that the rest of them was exposed, and at the step's barrier for all ranks (trai
 """
 
 from gloo_bypass_tools.execution_traces.timeline import Timeline
-from gloo_bypass_tools.execution_traces.trace import TraceError
+from gloo_bypass_tools.execution_traces.trace import TraceError, quoted
 
 STEP = "ProfilerStep#"
 FORWARD, BACKWARD, OPTIMIZER = "DistributedDataParallel.forward", "backward", "Optimizer.step#AdamW.step"
@@ -84,9 +84,8 @@ def convert(path, document):
     """A Trace for each rank."""
     about = document["distributedInfo"]
     if about["exchange"] not in UNDERSTOOD:
-        raise TraceError(
-            f"{path}: its ranks exchanged by {about['exchange']}: only plain all-reduces of gradients are understood"
-        )
+        how = quoted(str(about["exchange"]))
+        raise TraceError(f"{path}: its ranks exchanged by {how}: only plain all-reduces of gradients are understood")
     last, traces = complete_steps(document), []
     by_rank = spans_by_rank(path, document)
     if sorted(by_rank) != list(range(about["world_size"])):

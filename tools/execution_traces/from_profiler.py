@@ -8,7 +8,7 @@ there. Collectives are matched with what the process group's threads did by thei
 """
 
 from gloo_bypass_tools.execution_traces.timeline import Timeline
-from gloo_bypass_tools.execution_traces.trace import TraceError
+from gloo_bypass_tools.execution_traces.trace import TraceError, quoted
 
 STEP, OPTIMIZER = "ProfilerStep#", "Optimizer.step"
 # The operator that begins it: (Chakra's name, the process group's span, the place of what this rank puts in)
@@ -77,6 +77,9 @@ def bytes_of(path, call):
 
 def calls_of(path, events):
     """The calls of one thread in order, with their spans: the process group takes up what has one name in order."""
+    for event in events:
+        if event["name"].startswith("c10d::") and event["name"] not in OPERATORS:
+            raise TraceError(f"{path}: {quoted(event['name'])}: understood are {', '.join(OPERATORS)}")
     begun = sorted((event for event in events if event["name"] in OPERATORS), key=lambda event: event["ts"])
     if not begun:
         raise TraceError(f"{path}: it has no collective of PyTorch's distributed package on a CPU (c10d::...)")
@@ -191,6 +194,10 @@ def convert(documents):
     for path, document in documents.items():
         about = document["distributedInfo"]
         by_rank[about["rank"]] = path, document
+        if about.get("pg_count", 1) > 1:
+            raise TraceError(
+                f"{path}: it has {about['pg_count']} process groups, and does not say which of them a collective is of"
+            )
         if about["world_size"] != len(documents):
             raise TraceError(
                 f"{path}: one of {about['world_size']} ranks; give the files of all, {len(documents)} are given"

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 
 from gloo_bypass_tools.execution_traces import trace
-from gloo_bypass_tools.execution_traces.trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, TraceError
+from gloo_bypass_tools.execution_traces.trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, TraceError, quoted
 
 
 @dataclass
@@ -69,12 +69,12 @@ def duration_of(node, flops):
         return node.duration_us
     if not flops:
         raise TraceError(
-            f"node {node.id} ({node.name}) says how many operations it takes, not how long: give --flops, the "
+            f"node {node.id} ({quoted(node.name)}) says how many operations it takes, not how long: give --flops, the "
             "operations a second of the machine that is to be imitated"
         )
     duration_us = round(1e6 * node.operations / flops)
     if duration_us > trace.MOST_US:
-        raise TraceError(f"node {node.id} ({node.name}) would take more than a day: give a higher --flops")
+        raise TraceError(f"node {node.id} ({quoted(node.name)}) would take more than a day: give a higher --flops")
     return duration_us
 
 
@@ -135,15 +135,16 @@ def collectives_of(plan, rank):
 
 
 def in_words(action):
-    return f"{action.operation} of {action.bytes} bytes ({action.name})"
+    return f"{action.operation} of {action.bytes} bytes ({quoted(action.name)})"
 
 
-def check_group(plan, group, name):
+def check_group(plan, collectives, group, name):
+    """`collectives`: collectives_of() each rank."""
     first, *others = plan.groups[group]
-    expected = collectives_of(plan, first)[group]
+    expected = collectives[first][group]
     for rank in others:
-        found = collectives_of(plan, rank)[group]
-        where = f"in group {name!r}" if name else "of all ranks"
+        found = collectives[rank][group]
+        where = f"in group {quoted(name)}" if name else "of all ranks"
         for number, (mine, theirs) in enumerate(zip(found, expected)):
             one, other = plan.actions[rank][mine], plan.actions[first][theirs]
             if (one.operation, one.bytes) != (other.operation, other.bytes):
@@ -161,7 +162,9 @@ def messages_of(plan):
     for rank, actions in enumerate(plan.actions):
         for place, action in enumerate(actions):
             if action.kind in (SEND, RECEIVE) and not (action.peer < plan.ranks and action.peer != rank):
-                raise TraceError(f"rank {rank}: {action.name} goes to or comes from rank {action.peer} of {plan.ranks}")
+                raise TraceError(
+                    f"rank {rank}: {quoted(action.name)} goes to or comes from rank {action.peer} of {plan.ranks}"
+                )
             if action.kind == SEND:
                 found[rank, action.peer, action.tag][0].append(place)
             elif action.kind == RECEIVE:
@@ -170,9 +173,10 @@ def messages_of(plan):
 
 
 def check_matches(plan, names):
+    collectives = [collectives_of(plan, rank) for rank in range(plan.ranks)]
     for group, name in enumerate(names):
         if len(plan.groups[group]) > 1:
-            check_group(plan, group, name)
+            check_group(plan, collectives, group, name)
     for (source, target, tag), (sent, received) in messages_of(plan).items():
         sizes = [plan.actions[source][place].bytes for place in sent]
         wanted = [plan.actions[target][place].bytes for place in received]
@@ -194,9 +198,9 @@ class Meeting:
 def meetings_of(plan):
     """{part: its Meeting}. A collective's parts end together; a message ends where it is received: it is sent from a
     buffer."""
-    found = {}
+    found, collectives = {}, [collectives_of(plan, rank) for rank in range(plan.ranks)]
     for group, ranks in enumerate(plan.groups):
-        orders = [collectives_of(plan, rank)[group] for rank in ranks]
+        orders = [collectives[rank][group] for rank in ranks]
         for places in zip(*orders):
             parts = list(zip(ranks, places))
             found.update(dict.fromkeys(parts, Meeting(len(parts), parts)))
@@ -240,5 +244,5 @@ def check_end(plan):
             settle("ended", *each)
     if begun < len(missing):
         rank, place = min(part for part, count in missing.items() if count > 0)
-        name = plan.actions[rank][place].name
+        name = quoted(plan.actions[rank][place].name)
         raise TraceError(f"rank {rank}: {name} could never begin: what it waits for waits for it")

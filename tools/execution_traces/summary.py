@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from gloo_bypass_tools.execution_traces.trace import COLLECTIVE, COMPUTE, RECEIVE, SEND
+from gloo_bypass_tools.execution_traces.trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, quoted
 
 
 def kinds_of(trace):
@@ -10,7 +10,7 @@ def kinds_of(trace):
     found = Counter()
     for node in trace.nodes:
         if node.kind == COLLECTIVE:
-            found[node.operation + (f" in group {node.group}" if node.group else ""), node.bytes] += 1
+            found[node.operation + (f" in group {quoted(node.group)}" if node.group else ""), node.bytes] += 1
         elif node.kind in (SEND, RECEIVE):
             found[f"{node.kind} {'to' if node.kind == SEND else 'from'} rank {node.peer}", node.bytes] += 1
     return found

@@ -19,7 +19,7 @@ from gloo_bypass_tools.execution_traces import schema
 # The version that is written; the field numbers of these two are the same.
 VERSION, READ = "1.0.0", ("0.0.4", "1.0.")
 MOST_NODES, MOST_NODE_BYTES, MOST_BYTES = 1 << 20, 16 << 20, 4 << 30
-MOST_RANKS = 1024
+MOST_RANKS, MOST_DEPENDENCIES = 1024, 1 << 24
 # Numbers that a node may have, so that sums of them stay whole and no wait is endless: a day, a tebibyte.
 MOST_US, MOST_COMM_BYTES = 86_400_000_000, 1 << 40
 
@@ -71,6 +71,11 @@ class Trace:
 
     nodes: list
     steps_us: dict = field(default_factory=dict)
+
+
+def quoted(text):
+    """Of a file's text, for a line that a user reads."""
+    return repr(text if len(text) <= 60 else text[:57] + "...")
 
 
 # --- files ---------------------------------------------------------------------------------------------------------
@@ -157,14 +162,17 @@ def check_version(path, header):
         if attribute.name == "schema" and "chakra." in attribute.string_val:
             said = said or attribute.string_val.partition("chakra.")[2]
     if said and not said.startswith(READ):
-        raise TraceError(f"{path}: a trace of Chakra {said[:40]!r}; this reads 0.0.4 and 1.0")
+        raise TraceError(f"{path}: a trace of Chakra {quoted(said)}; this reads 0.0.4 and 1.0")
 
 
 def trace_of(path, messages_of_nodes):
-    found, steps_us = Trace([]), {}
+    found, steps_us, dependencies = Trace([]), {}, 0
     for message in messages_of_nodes:
         if len(found.nodes) == MOST_NODES:
             raise TraceError(f"{path}: more than {MOST_NODES} nodes")
+        dependencies += len(message.data_deps)
+        if dependencies > MOST_DEPENDENCIES:
+            raise TraceError(f"{path}: its nodes wait for more than {MOST_DEPENDENCIES} others in all")
         node = node_of(path, message)
         found.nodes.append(node)
         if node.kind == NOTHING and node.step is not None:
@@ -246,6 +254,19 @@ def check_dependencies(path, nodes):
 # --- writing -------------------------------------------------------------------------------------------------------
 
 
+def check_writable(path, trace):
+    """TraceError for numbers that read() would refuse."""
+    for node in trace.nodes:
+        for what, value, most in (
+            ("start", node.start_us, 1 << 62),
+            ("duration", node.duration_us, MOST_US),
+            ("bytes", node.bytes, MOST_COMM_BYTES),
+            ("step", node.step or 0, 1 << 53),
+        ):
+            if not isinstance(value, int) or not 0 <= value <= most:
+                raise TraceError(f"{path}: {quoted(node.name)}: its {what} is no number from 0 to {most}")
+
+
 def attributes_of(node):
     yield schema.Attribute(name="is_cpu_op", bool_val=node.on_cpu)
     if node.kind == COLLECTIVE:
@@ -262,7 +283,7 @@ def attributes_of(node):
     if node.operations:
         yield schema.Attribute(name="num_ops", int64_val=node.operations)
     if node.step is not None:
-        yield schema.Attribute(name="step", int64_val=node.step, doc_string="of training, from 1")
+        yield schema.Attribute(name="step", int64_val=node.step, doc_string="of training")
 
 
 def message_of(node):

@@ -60,7 +60,16 @@ def parse(arguments):
         metavar="FILE",
         help="with PyTorch, and gloo_bypass unless it is in --build (default /usr/bin/python3)",
     )
-    add_number(parser, "--timeout", float, 1, 86400, "within which some node must end", default=300.0, metavar="S")
+    add_number(
+        parser,
+        "--timeout",
+        float,
+        1,
+        86400,
+        "within which some node must end, beyond what ranks compute",
+        default=300.0,
+        metavar="S",
+    )
     parser.add_argument("--json", type=result_file, metavar="FILE", help="write the times")
     add_build(parser, "build folder, for a Python without gloo_bypass")
     options = parser.parse_args(arguments)

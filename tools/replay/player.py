@@ -13,8 +13,10 @@ so that its own time between two nodes does not add up; what follows a collectiv
 import heapq
 import json
 import sys
+import threading
 import time
-from concurrent import futures
+from datetime import timedelta
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -26,8 +28,12 @@ from gloo_bypass_tools.common.whole_file import write_whole
 LOOK_S, SLEEP_ERROR_S = 50e-6, 100e-6
 # The processor's work, a product of square matrices of this size, takes about ten microseconds.
 MATRIX = 64
-# Messages and Gloo's reduce-scatters under way; the end of a later one is not seen before an earlier one's.
-MOST_WAITED = 64
+# Messages and Gloo's reduce-scatters under way, each with a thread.
+MOST_WAITED = 4096
+# Of buffers that no operation uses.
+MOST_KEPT_BYTES = 1 << 30
+# Between two marks of progress, for the command that has started this rank.
+MARK_S = 1.0
 CPU = "cpu"
 
 
@@ -37,13 +43,19 @@ class Buffers:
     def __init__(self):
         self.free, self.bytes = {}, 0
 
-    def take(self, elements, dtype):
-        kept = self.free.setdefault((elements, dtype), [])
-        return kept.pop() if kept else torch.zeros(elements, dtype=dtype)
+    def take(self, elements):
+        kept = self.free.get(elements)
+        if not kept:
+            return torch.zeros(elements)
+        self.bytes -= 4 * elements
+        return kept.pop()
 
     def give_back(self, tensors):
         for tensor in tensors:
-            self.free[tensor.numel(), tensor.dtype].append(tensor)
+            self.bytes += 4 * tensor.numel()
+            if self.bytes > MOST_KEPT_BYTES:
+                self.free, self.bytes = {}, 4 * tensor.numel()
+            self.free.setdefault(tensor.numel(), []).append(tensor)
 
 
 class Operation:
@@ -63,37 +75,46 @@ class Operation:
 class Waited(Operation):
     """What ends only in somebody's wait, which there can be but one of: a thread's."""
 
-    def __init__(self, work, tensors, least_bytes, waiters):
+    def __init__(self, work, tensors, least_bytes):
         super().__init__(work, tensors, least_bytes)
-        self.waiting = waiters.submit(work.wait)
+        self.error = None
+        self.thread = threading.Thread(target=self.wait_there, daemon=True)
+        self.thread.start()
+
+    def wait_there(self):
+        try:
+            self.work.wait()
+        except Exception as error:
+            self.error = error
 
     def has_ended(self):
-        return self.waiting.done()
+        return not self.thread.is_alive()
 
     def wait(self):
-        self.waiting.result()
+        self.thread.join()
+        if self.error is not None:
+            raise self.error
 
 
 class Operations:
     """Begins what a plan's actions are. Bytes that are no multiple of a group's size times four are rounded up to
     one."""
 
-    def __init__(self, groups):
+    def __init__(self, groups, timeout_s):
+        """`groups`: all ranks, then the ranks of each further group, which may be all again."""
         self.buffers, self.rank = Buffers(), dist.get_rank()
-        self.waiters = futures.ThreadPoolExecutor(MOST_WAITED)
-        self.members = groups
-        everyone = groups[0]
-        self.groups = [dist.group.WORLD if ranks == everyone else dist.new_group(ranks) for ranks in groups]
+        self.members, timeout = groups, timedelta(seconds=timeout_s)
+        self.groups = [dist.group.WORLD, *(dist.new_group(ranks, timeout=timeout) for ranks in groups[1:])]
 
     def take(self, size, parts=1):
         """A vector of at least `size` bytes that has `parts` equal parts."""
-        return self.buffers.take(parts * max(1, -(-size // (4 * parts))), torch.float32)
+        return self.buffers.take(parts * max(1, -(-size // (4 * parts))))
 
     def begin(self, action):
         if action["kind"] in ("send", "receive"):
             vector, function = self.take(action["bytes"]), dist.isend if action["kind"] == "send" else dist.irecv
             work = function(vector, action["peer"], tag=action["tag"])
-            return Waited(work, [vector], action["bytes"], self.waiters)
+            return Waited(work, [vector], action["bytes"])
         ranks = self.members[action["group"]]
         name = action["operation"].removesuffix("_BLOCK").lower()
         tensors, work = getattr(self, name)(
@@ -102,7 +123,7 @@ class Operations:
         moved = action["bytes"] // (len(ranks) if name == "scatter" else 1)
         moved = 0 if len(ranks) == 1 or name == "barrier" else moved
         if name == "reduce_scatter" and not torch_rank.own_collectives():
-            return Waited(work, tensors, moved, self.waiters)
+            return Waited(work, tensors, moved)
         return Operation(work, tensors, moved)
 
     def all_reduce(self, size, ranks, how):
@@ -150,8 +171,9 @@ class Operations:
 class Run:
     """Plays the actions once. All times are seconds of time.perf_counter."""
 
-    def __init__(self, actions, operations, settings):
-        self.actions, self.operations, self.settings = actions, operations, settings
+    def __init__(self, actions, operations, settings, mark):
+        """`mark()` is called now and then while there is progress."""
+        self.actions, self.operations, self.settings, self.mark = actions, operations, settings, mark
         self.missing = [len(action["after"]) + (action["follows"] is not None) for action in actions]
         self.dependents = [[] for _ in actions]  # (place, whether it waits for the begin only)
         for place, action in enumerate(actions):
@@ -177,17 +199,20 @@ class Run:
             self.ready_at[place] = begin
             if missing == 0:
                 heapq.heappush(self.ready, place)
-        last = begin
+        last = marked = begin
         while self.left:
             if self.begin_ready() or self.look():
                 last = time.perf_counter()
+                if last - marked > MARK_S:
+                    marked = last
+                    self.mark()
             elif time.perf_counter() - last > self.settings["timeout_s"]:
                 raise TimeoutError(f"nothing ended for {self.settings['timeout_s']:g} s")
             else:
                 self.pass_time()
-        for operation in self.sent:
-            operation.wait()
-            self.finish(operation)
+        while self.sent:
+            self.sent[0].wait()
+            self.look_at_sent()
 
     def finish(self, operation):
         self.operations.buffers.give_back(operation.tensors)
@@ -215,6 +240,8 @@ class Run:
             self.began[place] = time.perf_counter()
             operation = self.operations.begin(action)
             self.settle(place, begun=True)
+            if len(self.sent) + len(self.under_way) > MOST_WAITED:
+                raise RuntimeError(f"more than {MOST_WAITED} operations are under way at one time")
             if action["kind"] == "send":  # from a buffer: what follows need not wait for the receiver
                 self.sent.append(operation)
                 self.end(place, time.perf_counter())
@@ -255,6 +282,7 @@ class Run:
                 self.finish(operation)
                 self.end(place, time.perf_counter())
                 found = True
+        self.look_at_sent()
         now = time.perf_counter()
         for lane, (place, when) in list(self.computing.items()):
             if when <= now:
@@ -264,6 +292,14 @@ class Run:
                 self.next_of(lane)
                 found = True
         return found
+
+    def look_at_sent(self):
+        ended = [operation for operation in self.sent if operation.has_ended()]
+        if ended:
+            self.sent = [operation for operation in self.sent if operation not in ended]
+        for operation in ended:
+            operation.wait()
+            self.finish(operation)
 
     def pass_time(self):
         """Computes a little where the processor has something to compute; else waits, without using it."""
@@ -286,8 +322,8 @@ class Run:
     # --- what came of it ---
 
     def steps_s(self):
-        """{step: from the first begin of its actions to their last end}; step 0 is all there is."""
-        found = {0: (min(self.began), max(self.ended))}
+        """{step: from the first begin of its actions to their last end}"""
+        found = {}
         for action, began, ended in zip(self.actions, self.began, self.ended):
             step = action["step"]
             if step is not None and action["kind"] != "nothing":
@@ -298,14 +334,17 @@ class Run:
 
 def play(plan, result, settings):
     torch_rank.join(settings["timeout_s"])
-    operations, rounds = Operations(plan["groups"]), []
+    operations, rounds = Operations(plan["groups"], settings["timeout_s"]), []
+    mark = Path(f"{result}-{dist.get_rank()}.progress")
     least_bytes = 0
     for _ in range(settings["repeat"]):
         dist.barrier()
-        run = Run(plan["actions"], operations, settings)
+        mark.touch()
+        run = Run(plan["actions"], operations, settings, mark.touch)
         run.play()
         least_bytes += run.bytes
-        rounds.append({"steps_s": run.steps_s(), "waited_s": run.waited_s})
+        whole_s = max(run.ended) - min(run.began)
+        rounds.append({"steps_s": run.steps_s(), "whole_s": whole_s, "waited_s": run.waited_s})
     dist.barrier()  # so that the end of a rank which fails now is not the failure of another one
     torch_rank.require_transport(least_bytes)
     everyone = [None] * dist.get_world_size()

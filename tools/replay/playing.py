@@ -3,6 +3,7 @@
 import json
 import os
 import tempfile
+import time
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, transports
@@ -10,8 +11,10 @@ from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, free_port
 
 PLAYER = "gloo_bypass_tools.replay.player"
+CHOOSE_TRANSPORT = ("GLOO_DEVICE_TRANSPORT", "GLOO_BYPASS_COLLECTIVES")
 # Beyond the play itself: PyTorch's import, and ranks that come late.
 START_S = 120.0
+MOST_S = 30 * 86400.0
 
 
 class PlayError(Failure):
@@ -33,9 +36,11 @@ def own_rank(plan):
 
 def environment(options, interpreter, folder, alone):
     """Of a rank: `alone`, its place is given by whoever started this one."""
+    chosen = {name: os.environ[name] for name in CHOOSE_TRANSPORT if name in os.environ}
     base = dict(os.environ) | {"PYTHONPATH": interpreter.environment()["PYTHONPATH"], "PYTHONUNBUFFERED": "1"}
     if not alone:
-        base = interpreter.environment() | {"GLOO_BYPASS_MEMIF_DIRECTORY": folder / "m", "GLOO_SOCKET_IFNAME": "lo"}
+        base = interpreter.environment() | chosen
+        base |= {"GLOO_BYPASS_MEMIF_DIRECTORY": folder / "m", "GLOO_SOCKET_IFNAME": "lo"}
         base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": options.plan.ranks}
     if options.transport:
         device, own = transports.device_of(options.transport)
@@ -49,10 +54,25 @@ def transport_of(variables):
     return variables.get("GLOO_DEVICE_TRANSPORT", "TCP") + (transports.OWN_SUFFIX if own else "")
 
 
+class Progress:
+    """The players' files whose times say when they last made progress."""
+
+    def __init__(self, folder, limit_s):
+        self.folder, self.limit_s, self.began = folder, limit_s, time.time()
+
+    def check(self):
+        """PlayError where no player has for the limit, as it would say itself if it could."""
+        last = max((path.stat().st_mtime for path in self.folder.glob("*.progress")), default=self.began)
+        if time.time() - max(last, self.began) > self.limit_s:
+            raise PlayError(f"no rank has begun or ended anything for {self.limit_s:.0f} s")
+
+
 def play(options, interpreter):
     """(answers of all ranks, or None where another process has them; the transport's name)"""
     plan, rank = options.plan, own_rank(options.plan)
-    settings = json.dumps({"repeat": options.repeat, "timeout_s": options.timeout, "busy": options.compute == "busy"})
+    # A rank may have nothing to do while another one computes.
+    limit_s = options.timeout + plan_s(plan)
+    settings = json.dumps({"repeat": options.repeat, "timeout_s": limit_s, "busy": options.compute == "busy"})
     with tempfile.TemporaryDirectory(prefix="gb-replay-") as name:
         folder = Path(name)
         result, variables = folder / "result.json", environment(options, interpreter, folder, rank is not None)
@@ -64,13 +84,13 @@ def play(options, interpreter):
                 words = [interpreter.program, "-m", PLAYER, path, result, settings]
                 place = {"RANK": each, "LOCAL_RANK": each} if rank is None else {}
                 ranks.start(words, variables | place, processes.end_with_starter)
-            failed = ranks.wait(plan_s(plan) * options.repeat * 10 + options.timeout + START_S)
+            failed = ranks.wait(MOST_S, Progress(folder, limit_s + START_S).check)
             if failed is not None:
                 said = processes.last_line(failed.log) or "it said nothing"
                 number = failed.number if rank is None else rank
                 raise PlayError(f"rank {number} {processes.describe_status(failed.status)}: {said}")
         except StillRunning as error:
-            raise PlayError(str(error)) from None
+            raise PlayError(f"not done within a month: {error}") from None
         finally:
             for one in ranks.running():
                 processes.end_group(one.process)

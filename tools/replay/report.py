@@ -6,16 +6,16 @@ STEP_COLUMNS = ("step", "traced s", "played s", "ratio", "waiting s")
 
 
 def steps_of(plan, answers):
-    """Rows of each repetition and step, the slowest rank's times: (step, traced or None, played, waiting or None). Of
-    a trace without steps, the whole is one; only of a whole is known how long a rank did nothing but wait."""
+    """Rows of each repetition, all of it first (step None) and then its steps: (step, traced or None, played, waiting
+    or None), the slowest rank's times. Only of all of it is known how long a rank did nothing but wait."""
     rows = []
     for number in range(len(answers[0]["rounds"])):
         rounds = [answer["rounds"][number] for answer in answers]
+        rows.append((None, None, max(each["whole_s"] for each in rounds), max(each["waited_s"] for each in rounds)))
         for step in sorted({int(step) for each in rounds for step in each["steps_s"]}):
-            played = max(each["steps_s"].get(str(step), 0.0) for each in rounds)
             traced = plan.steps_us.get(step)
-            waiting = max(each["waited_s"] for each in rounds) if step == 0 else None
-            rows.append((step, traced and traced / 1e6, played, waiting))
+            played = max(each["steps_s"].get(str(step), 0.0) for each in rounds)
+            rows.append((step, traced and traced / 1e6, played, None))
     return rows
 
 
@@ -27,16 +27,18 @@ def record(plan, answers, transport):
         "ranks": plan.ranks,
         "transport": transport,
         "least_bytes_a_rank": [answer["least_bytes"] for answer in answers],
-        "steps": [dict(zip(names, row)) for row in rows if row[0] > 0],
-        "whole": [dict(zip(names[2:], row[2:])) for row in rows if row[0] == 0],
+        "steps": [dict(zip(names, row)) for row in rows if row[0] is not None],
+        "whole": [dict(zip(names[2:], row[2:])) for row in rows if row[0] is None],
         "ratio": ratio_of(rows),
     }
 
 
 def ratio_of(rows):
     """Of the medians of the steps that follow the first one, which finds everything cold."""
-    pairs = [(traced, played) for step, traced, played, _ in rows if step > 0 and traced]
-    pairs = pairs[1:] or pairs
+    first = min((step for step, *_ in rows if step is not None), default=None)
+    steps = [(step, traced, played) for step, traced, played, _ in rows if step is not None and traced]
+    pairs = [(traced, played) for step, traced, played in steps if step != first]
+    pairs = pairs or [(traced, played) for _, traced, played in steps]
     if not pairs:
         return None
     return statistics.median(played for _, played in pairs) / statistics.median(traced for traced, _ in pairs)
@@ -50,8 +52,8 @@ def text_of(plan, answers, transport):
     rows = steps_of(plan, answers)
     lines = ["{:>6} {:>10} {:>10} {:>7} {:>10}".format(*STEP_COLUMNS)]
     for step, traced, played, waiting in rows:
-        ratio = f"{played / traced:.3f}" if traced else "-"
-        lines.append(f"{step or 'all':>6} {shown(traced):>10} {shown(played):>10} {ratio:>7} {shown(waiting):>10}")
+        name, ratio = "all" if step is None else step, f"{played / traced:.3f}" if traced else "-"
+        lines.append(f"{name:>6} {shown(traced):>10} {shown(played):>10} {ratio:>7} {shown(waiting):>10}")
     ratio = ratio_of(rows)
     if ratio is not None:
         lines.append(f"median step but the first: played / traced {ratio:.3f}")

@@ -1,8 +1,8 @@
 """Tables of a page in Markdown that are made of stored runs, each between two comments:
 
-    <!-- table: links -->
-    ...
-    <!-- end of table -->
+<!-- table: links -->
+...
+<!-- end of table -->
 """
 
 import re

@@ -76,8 +76,8 @@ def test_DdpTrain_Durations_SumToTheStep():
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"exchange": "--compress"}, "exchanged by --compress"),
-        ({"exchange": "--zero"}, "exchanged by --zero"),
+        ({"exchange": "--compress"}, "exchanged by '--compress'"),
+        ({"exchange": "--zero"}, "exchanged by '--zero'"),
         ({"steps": 0}, "it has no steps"),
         ({"steps": 1, "left_out": 3}, "no whole step"),
     ],
@@ -176,6 +176,10 @@ def changed(change):
         ),
         (lambda events: events[2].update(tid=7), "several threads"),
         (
+            lambda events: events.append(operator("c10d::send", 900, 901)),
+            "'c10d::send': understood are c10d::allreduce_",
+        ),
+        (
             lambda events: events.append(operator("ncclDevKernel_AllReduce", 1, 2, category="kernel")),
             "a profile of a GPU",
         ),
@@ -193,11 +197,22 @@ def test_Profiler_Ranks_AreOrderedByTheirNumbersAndComplete():
     assert zero.steps_us == {4: 2000} and one.steps_us == {9: 2000}
     with pytest.raises(TraceError, match="one of 2 ranks"):
         from_profiler.convert({"a.json": profile(0, 2)})
+    grouped = profile()
+    grouped["distributedInfo"]["pg_count"] = 2
+    with pytest.raises(TraceError, match="2 process groups"):
+        from_profiler.convert({"a.json": grouped})
     with pytest.raises(TraceError, match="not ranks 0 to 1"):
         from_profiler.convert({"a.json": profile(0, 2), "b.json": profile(0, 2)})
 
 
 # --- the command ---
+
+
+def with_span(name="ProfilerStep#1", **changes):
+    """A training whose last rank has a span that is changed."""
+    document = training()
+    next(one for one in reversed(document["traceEvents"]) if one["name"] == name).update(changes)
+    return document
 
 
 def test_Command_Convert_WritesWhatShowReads(write_json, tmp_path, capsys):
@@ -219,12 +234,33 @@ def test_Command_Convert_WritesWhatShowReads(write_json, tmp_path, capsys):
             "writer makes it",
         ),
         (training() | {"ranks": []}, "writer makes it"),
+        (with_span(dur=float("inf")), "writer makes it"),
+        (with_span(dur=-5.0), "its duration is no number"),
+        (with_span(dur=1e12), "its duration is no number"),
+        (with_span("gloo:all_reduce", args={"step": 1, "bucket": 0, "bytes": 2**70}), "its bytes is no number"),
+        (with_span("gloo:all_reduce", args={"step": 1, "bucket": 0, "bytes": "x"}), "its bytes is no number"),
     ],
 )
 def test_Command_WhatIsNoTrace_IsOneLineAndWritesNothing(write_json, tmp_path, capsys, document, said):
     assert command.main(["convert", str(write_json(document)), str(tmp_path / "run")]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1 and not list(tmp_path.glob("run*"))
+
+
+def test_Command_AnEarlierTraceOfMoreRanks_IsNotMixedWithTheNew(write_json, tmp_path, capsys):
+    path, prefix = write_json(training(ranks=3)), str(tmp_path / "run")
+    assert command.main(["convert", str(path), prefix]) == 0
+    before = (tmp_path / "run.0.et").read_bytes()
+    assert command.main(["convert", str(write_json(training(ranks=2, steps=1))), prefix]) == 2
+    assert "run.2.et is there, of a trace of more than 2 ranks" in capsys.readouterr().err
+    assert (tmp_path / "run.0.et").read_bytes() == before
+    assert command.main(["convert", str(write_json(training(ranks=3, steps=1))), prefix]) == 0
+
+
+def test_Command_AFileThatCannotBeWritten_LeavesTheOthersAsTheyWere(write_json, tmp_path, capsys):
+    (tmp_path / "run.1.et.partial").mkdir()
+    assert command.main(["convert", str(write_json(training())), str(tmp_path / "run")]) == 1
+    assert "run.1.et.partial: Is a directory" in capsys.readouterr().err and not list(tmp_path.glob("*.et"))
 
 
 def test_Command_NoJson_IsOneLine(tmp_path, capsys):

@@ -32,7 +32,7 @@ def test_Groups_AreTheRanksThatNameThem():
 
 def test_Collectives_ThatDifferBetweenRanks_AreRefused():
     said = refused([reduce(1), reduce(2, 16)], [reduce(1), reduce(2, 24)])
-    assert "collective 2 of all ranks is ALL_REDUCE of 24 bytes (reduce 2) on rank 1" in said
+    assert "collective 2 of all ranks is ALL_REDUCE of 24 bytes ('reduce 2') on rank 1" in said
     assert "ALL_REDUCE of 16 bytes" in said
     assert "rank 1 has 1 collectives of all ranks, rank 0 has 2" in refused([reduce(1), reduce(2)], [reduce(1)])
     assert "rank 1 has 0 collectives" in refused([reduce(1)], [compute(1)])
@@ -74,7 +74,7 @@ def test_Messages_NeedTheirOtherEnd():
 )
 def test_Ranks_ThatWouldWaitForEver_AreRefused(ranks, name):
     said = refused(*ranks)
-    assert f"rank 0: {name} could never begin" in said
+    assert f"rank 0: '{name}' could never begin" in said
 
 
 def test_TwoGroups_BegunInOppositeOrdersButNotAwaited_AreFine():

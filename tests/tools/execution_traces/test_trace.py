@@ -97,6 +97,19 @@ def test_Node_ThatCannotBe_IsRefused(tmp_path, node, said):
     assert str(path) in str(refused.value) and "node 1" in str(refused.value)
 
 
+def test_Read_MoreDependenciesThanMemoryHolds_IsRefused(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "MOST_DEPENDENCIES", 5)
+    nodes = [compute(1), compute(2, waits_for=[1] * 3), compute(3, waits_for=[1] * 3)]
+    path = tmp_path / "x.0.et"
+    path.write_bytes(trace.as_bytes(Trace(nodes), "x"))
+    with pytest.raises(TraceError, match="more than 5 others"):
+        trace.read(path)
+
+
+def test_Quoted_KeepsALineALine():
+    assert trace.quoted("a\nb\x1b[31m") == r"'a\nb\x1b[31m'" and len(trace.quoted("x" * 1000)) == 62
+
+
 def test_Read_TwoNodesOfOneId_AreRefused(tmp_path):
     path = tmp_path / "x.0.et"
     path.write_bytes(trace.as_bytes(Trace([compute(1), compute(1)]), "x"))

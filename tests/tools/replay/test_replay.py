@@ -10,6 +10,7 @@ import time
 import pytest
 from conftest import ROOT
 from gloo_bypass_tools.execution_traces import schema, trace
+from gloo_bypass_tools.execution_traces.plan import Plan
 from gloo_bypass_tools.execution_traces.trace import COLLECTIVE, COMPUTE, RECEIVE, SEND, Node, Trace
 from gloo_bypass_tools.replay import report
 
@@ -100,6 +101,42 @@ def test_Replay_MessagesAndGroups_OfAPipeline(tmp_path):
     write(tmp_path / "run", *ranks)
     found = answers(replay(tmp_path / "run", "--json", tmp_path / "x.json"), tmp_path / "x.json")
     assert found["least_bytes_a_rank"] == [5000, 5407, 407]
+
+
+@needs_plugin
+def test_Replay_TwoGroupsOfAllRanks_BegunInOppositeOrders(tmp_path):
+    """Each has a process group of its own: else one's 8 bytes would meet the other's 8,000."""
+    first = [collective(1, "ALL_REDUCE", 8, group="a"), collective(2, "ALL_REDUCE", 8000, group="b")]
+    second = [collective(1, "ALL_REDUCE", 8000, group="b"), collective(2, "ALL_REDUCE", 8, group="a")]
+    write(tmp_path / "run", first, second)
+    found = answers(replay(tmp_path / "run", "--json", tmp_path / "x.json"), tmp_path / "x.json")
+    assert found["least_bytes_a_rank"] == [8008, 8008]
+
+
+@needs_plugin
+def test_Replay_ManyMessages_WhoseReceiversComeLate(tmp_path):
+    """Rank 0 sends a hundred that rank 1 receives only once it has got the last message of all."""
+    many = range(100)
+    first = [
+        *(Node(number, "s", SEND, peer=1, bytes=400) for number in many),
+        Node(200, "r", RECEIVE, peer=1, bytes=8, tag=1),
+        Node(201, "s", SEND, [200], peer=1, bytes=8, tag=2),
+    ]
+    second = [
+        Node(1, "s", SEND, peer=0, bytes=8, tag=1),
+        Node(2, "r", RECEIVE, peer=0, bytes=8, tag=2),
+        *(Node(100 + number, "r", RECEIVE, [2], peer=0, bytes=400) for number in many),
+    ]
+    write(tmp_path / "run", first, second)
+    found = answers(replay(tmp_path / "run", "--json", tmp_path / "x.json"), tmp_path / "x.json")
+    assert found["least_bytes_a_rank"] == [40_016, 40_016]
+
+
+@needs_plugin
+def test_Replay_WithoutTransport_TakesWhatTheEnvironmentSays(tmp_path):
+    write(tmp_path / "run", *[[collective(1, "ALL_REDUCE", 4096)]] * 2)
+    done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="UDP")
+    assert done.returncode == 0 and "2 ranks over UDP" in done.stdout
 
 
 @needs_plugin
@@ -221,8 +258,19 @@ def test_Replay_WhatDdpTrainDid(tmp_path, transport):
         assert mine["traced_s"] >= theirs["t_step_s"] - 1e-6  # the slowest rank's, and rank 0's
 
 
+def rounds_of(*steps_s, whole_s=9.0):
+    """What a rank answers: one round with these steps."""
+    steps = {str(step): seconds for step, seconds in steps_s}
+    return {"rounds": [{"steps_s": steps, "whole_s": whole_s, "waited_s": 1.0}], "least_bytes": 5}
+
+
 def test_Report_Ratio_IsOfMediansWithoutTheFirstStep():
-    rows = [(0, None, 9.0, 1.0), (1, 1.0, 7.0, None), (2, 1.0, 1.1, None), (3, 2.0, 2.1, None), (4, 2.0, 2.0, None)]
+    plan = Plan([[0, 1]], [[], []], {0: 1_000_000, 1: 1_000_000, 2: 2_000_000, 3: 2_000_000})
+    slow, fast = rounds_of((0, 7.0), (1, 1.1), (2, 2.1), (3, 2.0)), rounds_of((0, 1.0), (1, 1.0), (2, 1.0), (3, 1.0))
+    rows = report.steps_of(plan, [fast, slow])
+    assert rows[0] == (None, None, 9.0, 1.0) and rows[1] == (0, 1.0, 7.0, None) and len(rows) == 5
     assert report.ratio_of(rows) == pytest.approx(1.0)
-    assert report.ratio_of(rows[:2]) == 7.0
-    assert report.ratio_of(rows[:1]) is None
+    assert report.ratio_of(rows[:2]) == 7.0 and report.ratio_of(rows[:1]) is None
+    found = report.record(plan, [fast, slow], "TCP")
+    assert [one["step"] for one in found["steps"]] == [0, 1, 2, 3] and found["whole"][0]["played_s"] == 9.0
+    assert "   all          -     9.0000" in report.text_of(plan, [fast, slow], "TCP")

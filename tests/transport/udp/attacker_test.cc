@@ -205,8 +205,8 @@ TEST_P(Attacker, RepeatsAtOnceAndLater_SealedSessionsNeverSeeIt) {
   }
 }
 
-// What is so old looks new to the protocol, whose time stamps wrap around. In virtual time: SealedSessions. In real time
-// by hand, as it takes two minutes: --gtest_also_run_disabled_tests --gtest_filter='*RepeatsAllAfter137Seconds*'
+// What is so old looks new to the protocol, whose time stamps wrap around. In virtual time: SealedSessions. In real
+// time by hand, as it takes two minutes: --gtest_also_run_disabled_tests --gtest_filter='*RepeatsAllAfter137Seconds*'
 TEST_P(Attacker, DISABLED_RepeatsAllAfter137Seconds_SealedSessionsNeverSeeIt) {
   if (!sealed()) GTEST_SKIP() << "plain datagrams are at an attacker's mercy at once";
   bool repeats = false;

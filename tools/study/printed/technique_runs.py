@@ -5,8 +5,8 @@
      "rows": [{"link": "200Mbit", "transport": "TCP", "point": "bf16", "sent_bytes": 1.6e8, "steps_s": [6.9, 6.8],
      "compress_s": 0.3, "decompress_s": 0.1, "exposed_s": 4.0, "last_loss": 9.1}, ...]}
 
-`steps_s`: of each step but the first. `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are means over the same
-steps; null where a step has none. The page's table NAME (report/marked_tables.py) is made of NAME-run.json beside it.
+`steps_s`: of each step but the first. `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are means over these
+steps; null where one has none. The page's table NAME (report/marked_tables.py) is made of NAME-run.json beside it.
 """
 
 import datetime
@@ -88,7 +88,7 @@ def row_record(run):
         "transport": run.transport,
         "point": run.point,
         "steps_s": [round(step["t_step_s"], 4) for step in run.steps[1:]],
-        "sent_bytes": round(run.mean_bytes()),
+        "sent_bytes": None if None in (step["bytes_sent"] for step in run.steps) else round(run.mean_bytes()),
         "compress_s": run.mean_of("t_compress_s"),
         "decompress_s": run.mean_of("t_decompress_s"),
         "exposed_s": run.mean_of("t_ar_exposed_s"),
@@ -134,7 +134,7 @@ def read(path):
         raise RecordError(f"{path}: there is no study '{study}'")
     rows = value_at(path, record, "rows", list)
     run = StoredRun(
-        commit_at(path, record, "commit", "(-dirty)?"),
+        commit_at(path, record, "commit", "( with uncommitted changes)?|unknown"),
         date_at(path, record, "date"),
         machine_at(path, record),
         number_at(path, record, "load_before"),
@@ -166,30 +166,36 @@ def joined(cells):
     return "; ".join(dict.fromkeys(cells)) if len(set(cells)) == 1 else "; ".join(cells)
 
 
-def break_even(run, point, transport):
-    """Below which rate a step of this point is shorter than one of the first, by what both take on the open link and
-    what they send: bit/s, or None where it is shorter in any case, or where that is not known."""
-    plain, other = (run.at(OPEN, transport, name) for name in (run.of("point")[0], point))
-    if None in (plain, other) or None in (plain.sent_bytes, other.sent_bytes) or other.step_s <= plain.step_s:
-        return None
-    return 8 * (plain.sent_bytes - other.sent_bytes) / (other.step_s - plain.step_s)
+def break_even(plain, other):
+    """At which rate both steps are as long, by what they take on the open link and what they send: bit/s; None where
+    one of them is shorter at any rate."""
+    saved, cost = plain.sent_bytes - other.sent_bytes, other.step_s - plain.step_s
+    return 8 * saved / cost if saved * cost > 0 else None
 
 
 def break_even_cell(run, point, transport):
+    """Where a step of this point is shorter than one of the first. Empty where that is not known."""
     plain, other = (run.at(OPEN, transport, name) for name in (run.of("point")[0], point))
-    if None in (plain, other) or plain is other:
+    if None in (plain, other) or plain is other or None in (plain.sent_bytes, other.sent_bytes):
         return ""
-    rate = break_even(run, point, transport)
-    return "any" if rate is None else f"{rate / 1e6:.0f}" if rate > 0 else "none"
+    rate = break_even(plain, other)
+    if rate is None:
+        return "at any" if other.sent_bytes <= plain.sent_bytes and other.step_s <= plain.step_s else "at none"
+    return f"{'below' if other.sent_bytes < plain.sent_bytes else 'above'} {rate / 1e6:.0f}"
 
 
 def table(run):
     """A line for each point: what it sends, what it costs, and its step over each link and transport."""
     points, links, transports = run.of("point"), run.of("link"), run.of("transport")
     over = "; ".join(transports)
-    header = ["", f"sent a step, {over}", "compressing, decompressing", *(f"{link}: step in s, {over}" for link in links)]
+    header = [
+        "",
+        f"sent a step, {over}",
+        "compressing, decompressing",
+        *(f"{link}: step in s, {over}" for link in links),
+    ]
     if OPEN in links:
-        header.append(f"pays below, in Mbit/s, {over}")
+        header.append(f"pays, Mbit/s, {over}")
     lines = []
     for point in points:
         rows = {(link, transport): run.at(link, transport, point) for link in links for transport in transports}
@@ -200,7 +206,9 @@ def table(run):
                 seconds(statistics.fmean(getattr(row, name) or 0.0 for row in costs))
                 for name in ("compress_s", "decompress_s")
             )
-        sent = [megabytes(rows[links[-1], transport].sent_bytes) for transport in transports if rows[links[-1], transport]]
+        sent = [
+            megabytes(rows[links[-1], transport].sent_bytes) for transport in transports if rows[links[-1], transport]
+        ]
         line = [point, joined(sent), cost]
         for link in links:
             base, cells = run.at(link, transports[0], points[0]), []
