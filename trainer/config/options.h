@@ -20,9 +20,9 @@ struct PrecisionOptions {
   double initialLossScale = 65536;   // of a dynamic one; this and the next are torch.cuda.amp.GradScaler's defaults
   int64_t lossScaleInterval = 2000;  // steps without overflow after which a dynamic one is doubled
 
-  // Parameters in 16 bits, fp32 masters in the optimiser.
   // Of an element of the parameters and their gradients.
   int64_t parameterBytes() const { return hasMasters() ? 2 : type == Precision::kFloat64 ? 8 : 4; }
+  // Parameters in 16 bits, fp32 masters in the optimiser.
   bool hasMasters() const { return type == Precision::kBFloat16 || type == Precision::kFloat16; }
   bool hasDynamicScale() const { return lossScale.empty() ? type == Precision::kFloat16 : lossScale == "dynamic"; }
   bool isScaled() const { return hasDynamicScale() || (!lossScale.empty() && lossScale != "off"); }
