@@ -114,8 +114,9 @@ def make(traces, flops=None):
     names = ["", *sorted(name for name in members if name)]
     groups = {name: place for place, name in enumerate(names)}
     plan = Plan([members[name] for name in names], [actions_of(one, groups, flops) for one in traces], {})
-    check_matches(plan, names)
-    check_end(plan)
+    collectives, messages = [collectives_of(plan, rank) for rank in everyone], messages_of(plan)
+    check_matches(plan, names, collectives, messages)
+    check_end(plan, meetings_of(plan, collectives, messages))
     for one in traces:
         for step, duration_us in one.steps_us.items():
             plan.steps_us[step] = max(plan.steps_us.get(step, 0), duration_us)
@@ -139,7 +140,6 @@ def in_words(action):
 
 
 def check_group(plan, collectives, group, name):
-    """`collectives`: collectives_of() each rank."""
     first, *others = plan.groups[group]
     expected = collectives[first][group]
     for rank in others:
@@ -172,12 +172,12 @@ def messages_of(plan):
     return found
 
 
-def check_matches(plan, names):
-    collectives = [collectives_of(plan, rank) for rank in range(plan.ranks)]
+def check_matches(plan, names, collectives, messages):
+    """`collectives`: collectives_of() each rank; `messages`: messages_of()."""
     for group, name in enumerate(names):
         if len(plan.groups[group]) > 1:
             check_group(plan, collectives, group, name)
-    for (source, target, tag), (sent, received) in messages_of(plan).items():
+    for (source, target, tag), (sent, received) in messages.items():
         sizes = [plan.actions[source][place].bytes for place in sent]
         wanted = [plan.actions[target][place].bytes for place in received]
         if sizes != wanted:
@@ -195,25 +195,25 @@ class Meeting:
     ends: list
 
 
-def meetings_of(plan):
+def meetings_of(plan, collectives, messages):
     """{part: its Meeting}. A collective's parts end together; a message ends where it is received: it is sent from a
     buffer."""
-    found, collectives = {}, [collectives_of(plan, rank) for rank in range(plan.ranks)]
+    found = {}
     for group, ranks in enumerate(plan.groups):
         orders = [collectives[rank][group] for rank in ranks]
         for places in zip(*orders):
             parts = list(zip(ranks, places))
             found.update(dict.fromkeys(parts, Meeting(len(parts), parts)))
-    for (source, target, _), (sent, received) in messages_of(plan).items():
+    for (source, target, _), (sent, received) in messages.items():
         for mine, theirs in zip(sent, received):
             parts = [(source, mine), (target, theirs)]
             found.update(dict.fromkeys(parts, Meeting(2, parts[1:])))
     return found
 
 
-def check_end(plan):
+def check_end(plan, meetings):
     """Plays all ranks with no time passing: a TraceError where some action can never begin."""
-    meetings, missing, dependents = meetings_of(plan), {}, defaultdict(list)
+    missing, dependents = {}, defaultdict(list)
     for rank, actions in enumerate(plan.actions):
         for place, action in enumerate(actions):
             waits = [("ended", other) for other in action.after]
