@@ -52,6 +52,21 @@ class Interpreter:
         return environment_with(self.path)
 
 
+def named(text):
+    """For argparse: a path from anywhere. Not its target: a virtual environment's Python is a link to another one."""
+    return os.path.abspath(text) if os.sep in text else text
+
+
+def add_python(parser):
+    parser.add_argument(
+        "--python",
+        type=named,
+        default="/usr/bin/python3",
+        metavar="FILE",
+        help="with PyTorch, and gloo_bypass unless it is in --build (default /usr/bin/python3)",
+    )
+
+
 def environment_with(path):
     kept = {name: value for name, value in clean_environment().items() if name not in NOT_PASSED_ON}
     folders = [*map(str, path), *filter(None, [kept.get("PYTHONPATH", "")])]

@@ -59,3 +59,15 @@ def names(condition):
 def device_of(name):
     """What GLOO_DEVICE_TRANSPORT is to be, and whether our own collectives run."""
     return name.removesuffix(OWN_SUFFIX), name.endswith(OWN_SUFFIX)
+
+
+def settings_of(name):
+    """Of a rank over this transport."""
+    device, own = device_of(name)
+    return {"GLOO_DEVICE_TRANSPORT": device, "GLOO_BYPASS_COLLECTIVES": "own" if own else "gloo"}
+
+
+def name_by(settings):
+    """The transport's name, by the settings of a rank."""
+    own = settings.get("GLOO_BYPASS_COLLECTIVES") == "own"
+    return settings.get("GLOO_DEVICE_TRANSPORT", "TCP") + (OWN_SUFFIX if own else "")

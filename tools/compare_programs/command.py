@@ -45,12 +45,7 @@ exit status: 0; 1 a program failed over a transport; 2 bad input; 128 + N ended 
 
 def parse(arguments):
     parser = command_parser("compare-programs", DESCRIPTION, EPILOG)
-    parser.add_argument(
-        "--python",
-        default="/usr/bin/python3",
-        metavar="FILE",
-        help="with PyTorch, and gloo_bypass unless it is in --build (default /usr/bin/python3)",
-    )
+    interpreter.add_python(parser)
     parser.add_argument(
         "--programs",
         type=names_of(programs.BY_NAME),
@@ -97,8 +92,6 @@ def parse(arguments):
         )
     options.build, options.libraries = options.build.absolute(), options.libraries.absolute()
     options.threads = options.threads or max(1, len(os.sched_getaffinity(0)) // options.ranks)
-    # Not by its target: a virtual environment's Python is a link to another one.
-    options.python = os.path.abspath(options.python) if os.sep in options.python else options.python
     return options
 
 

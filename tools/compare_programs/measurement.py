@@ -80,12 +80,8 @@ class Measurement:
         }
 
     def environment_of(self, transport):
-        device, own = transports.device_of(transport)
-        return self.interpreter.environment() | {
-            "GLOO_DEVICE_TRANSPORT": device,
-            "GLOO_BYPASS_COLLECTIVES": "own" if own else "gloo",
-            "GLOO_BYPASS_MEMIF_DIRECTORY": self.folder / "m",
-        }
+        settings = transports.settings_of(transport) | {"GLOO_BYPASS_MEMIF_DIRECTORY": self.folder / "m"}
+        return self.interpreter.environment() | settings
 
     def start(self, ranks, program, transport, result):
         """Starts all ranks; `result`: the file for what one measured, its number as {rank}."""

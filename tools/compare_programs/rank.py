@@ -72,7 +72,7 @@ def measure(module, device, settings, path):
     write_record(
         path,
         {
-            "transport": torch_rank.transport() + (transports.OWN_SUFFIX if torch_rank.own_collectives() else ""),
+            "transport": transports.name_by(os.environ),
             "rank": group.rank,
             "reduced_bytes": group.reduced_bytes,
             "checksum": checksum,

@@ -1,7 +1,6 @@
 """The command line of scripts/replay."""
 
 import json
-import os
 from pathlib import Path
 
 from gloo_bypass_tools.common import interpreter, processes, transports
@@ -54,12 +53,7 @@ def parse(arguments):
     add_number(
         parser, "--flops", float, 1, 1e24, "of nodes that say how many operations they take, not how long", metavar="N"
     )
-    parser.add_argument(
-        "--python",
-        default="/usr/bin/python3",
-        metavar="FILE",
-        help="with PyTorch, and gloo_bypass unless it is in --build (default /usr/bin/python3)",
-    )
+    interpreter.add_python(parser)
     add_number(
         parser,
         "--timeout",
@@ -74,8 +68,6 @@ def parse(arguments):
     add_build(parser, "build folder, for a Python without gloo_bypass")
     options = parser.parse_args(arguments)
     options.build = options.build.absolute()
-    # Not by its target: a virtual environment's Python is a link to another one.
-    options.python = os.path.abspath(options.python) if os.sep in options.python else options.python
     return options
 
 

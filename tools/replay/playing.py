@@ -43,15 +43,9 @@ def environment(options, interpreter, folder, alone):
         base |= {"GLOO_BYPASS_MEMIF_DIRECTORY": folder / "m", "GLOO_SOCKET_IFNAME": "lo"}
         base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": options.plan.ranks}
     if options.transport:
-        device, own = transports.device_of(options.transport)
-        base |= {"GLOO_DEVICE_TRANSPORT": device, "GLOO_BYPASS_COLLECTIVES": "own" if own else "gloo"}
+        base |= transports.settings_of(options.transport)
     # Debian 13's PyTorch asks for libuv by default, and has none.
     return base | {"OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
-
-
-def transport_of(variables):
-    own = variables.get("GLOO_BYPASS_COLLECTIVES") == "own"
-    return variables.get("GLOO_DEVICE_TRANSPORT", "TCP") + (transports.OWN_SUFFIX if own else "")
 
 
 class Progress:
@@ -95,7 +89,7 @@ def play(options, interpreter):
             for one in ranks.running():
                 processes.end_group(one.process)
         answers = json.loads(result.read_text()) if rank in (None, 0) else None
-    return answers, transport_of(variables)
+    return answers, transports.name_by(variables)
 
 
 def plan_s(plan):
