@@ -67,12 +67,17 @@ TEST_P(SharedCores, Stream_GetsWhatTheHostsTimeAllows) {
 constexpr double kGigabit = 1e9 / 8;
 constexpr double kLongPathRate = 50e6 * kLongPathScale;
 constexpr Share kHalf{milliseconds(3), milliseconds(3)}, kFifth{milliseconds(3), milliseconds(12)};
+constexpr Share kMost{microseconds(500), microseconds(250)}, kThird{microseconds(300), microseconds(600)};
 
 // Rack: both run a quarter of the time, and a window that fills the link's queue gets more; with each wait taken for a
 // queue it was 0.22. Longer paths: with pacing that does not make up for waits, and windows without room for clumps of
-// acknowledgements, it was 0.07, 0.16 and 0.005.
+// acknowledgements, it was 0.07, 0.16 and 0.005. Slow racks: without room for three bursts of a host it was 0.67, 0.34
+// and 0.57.
 INSTANTIATE_TEST_SUITE_P(Paths, SharedCores,
                          testing::Values(Case{"Rack", kGigabit, microseconds(25), kHalf, 0.3},
+                                         Case{"RackAndMostOfACore", kGigabit, microseconds(25), kMost, 0.85},
+                                         Case{"RackAndThirdOfACore", kGigabit, microseconds(25), kThird, 0.7},
+                                         Case{"SlowRack", kGigabit / 5, microseconds(25), kThird, 0.85},
                                          Case{"Metro", kLongPathRate, microseconds(2500), kHalf, 0.6},
                                          Case{"Region", kLongPathRate, milliseconds(5), kHalf, 0.6},
                                          Case{"RegionAndFifthOfACore", kLongPathRate, milliseconds(5), kFifth, 0.25}),

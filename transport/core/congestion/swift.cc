@@ -23,6 +23,11 @@ constexpr Duration kMinHostDelay = std::chrono::microseconds(150);
 // As BBR's allowance for acknowledgements that come late.
 constexpr Duration kMaxHostDelay = std::chrono::milliseconds(1);
 constexpr Duration kHostDelayHalvesEach = std::chrono::milliseconds(100);
+// Hosts send and take datagrams in bursts: a segmented send has up to 64 KiB. On a slow link one burst alone takes
+// longer than kMinHostDelay, and the link needs others to last until the host has run again. Three, as BBR has room for
+// (draft-cardwell-iccrg-bbr-congestion-control-02, "BBR.offload_budget").
+constexpr double kHostBurstBytes = 3 * 64.0 * 1024;
+constexpr Duration kMaxBurstDelay = std::chrono::milliseconds(2);
 // Timely's hyperactive increase: after this many rounds under the target, faster by one datagram a round for each
 // further round, to at most kMaxHyperactive.
 constexpr int kHyperactiveAfterRounds = 5;
@@ -49,6 +54,7 @@ void Swift::onAck(const AckSample& sample) {
   if (sample.smoothedRtt > Duration{0}) smoothedRtt_ = sample.smoothedRtt;
   if (sample.rtt > Duration{0}) updateMinimalRtt(sample);
   judgeDecrease(sample);
+  updateRate(sample);
   if (sample.lostBytes > 0) {
     starting_ = false;
     if (mayDecrease(sample.now)) decrease(1 - kMaxDecrease, sample);
@@ -83,7 +89,21 @@ Duration Swift::targetDelay() const {
                                (1 / std::sqrt(kFlowScalingMinDatagrams) - 1 / std::sqrt(kFlowScalingMaxDatagrams));
   static const double kBeta = -kAlpha / std::sqrt(kFlowScalingMaxDatagrams);
   const double scaling = std::clamp(kAlpha / std::sqrt(window_ / mss_) + kBeta, 0.0, nanoseconds(kFlowScalingRange));
-  return minRtt_ + minRtt_ / 2 + hostDelay_ + Duration(static_cast<Duration::rep>(scaling));
+  return minRtt_ + minRtt_ / 2 + std::max(hostDelay_, burstDelay()) + Duration(static_cast<Duration::rep>(scaling));
+}
+
+Duration Swift::burstDelay() const {
+  const double rate = maxRate_.maximum();
+  if (rate <= 0) return Duration{0};
+  const double seconds = kHostBurstBytes / rate;
+  return seconds < std::chrono::duration<double>(kMaxBurstDelay).count()
+             ? std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds))
+             : kMaxBurstDelay;
+}
+
+void Swift::updateRate(const AckSample& sample) {
+  const double rate = sample.deliveryRateBytesPerSecond;
+  if (rate > 0 && (!sample.appLimited || rate >= maxRate_.maximum())) maxRate_.update(round_, rate);
 }
 
 // The session's minimum goes back to the handshake, when neither this flow nor, in a job that connects all ranks first,
@@ -99,6 +119,7 @@ void Swift::updateMinimalRtt(const AckSample& sample) {
 // A path that became longer keeps the delay over the target however small the window: then the minimum is history.
 void Swift::endRound(const AckSample& sample) {
   roundEndDelivered_ = sample.deliveredBytes;
+  ++round_;
   const bool atFloor = window_ <= kMinWindowDatagrams * mss_;
   if (atFloor && roundMinRtt_ > targetDelay()) {
     if (++roundsAtFloor_ >= kFloorRoundsUntilNewPath) {

@@ -3,10 +3,12 @@
 // target, and shrinks, once a round trip at most, in proportion to the excess.
 //
 //   target = minimal RTT x 1.5 + host delay + flow scaling (up to 50 us more for small windows: many flows share)
+//   host delay = the hosts' (below), or the time that 192 KiB take at the flow's rate, if that is longer; at most 2 ms
 //
 // Differences from the paper, and why:
 // - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The host delay, 150 us to
-//   begin with, covers our own batching, delayed acknowledgements and the scheduling of a polling thread.
+//   begin with, covers our own batching, delayed acknowledgements and the scheduling of a polling thread. At 10 Gbit/s
+//   and less three bursts of a host take longer; with less under way a link is idle until busy hosts have run again.
 // - A queue that a decrease has cut by a part is shorter by that part a round trip later. Delay that is gone altogether
 //   was none: a host waited for a core. Then the decrease is undone and the host delay doubles, up to 1 ms; it halves
 //   each 100 ms. So a flow between busy hosts keeps enough under way to last through such waits, and one between hosts
@@ -22,6 +24,7 @@
 #include <cstdint>
 
 #include "transport/core/congestion.h"
+#include "transport/core/congestion/windowed_filter.h"
 
 namespace gloo_bypass {
 
@@ -45,6 +48,8 @@ class Swift final : public CongestionController {
   void decrease(double factor, const AckSample& sample);
   void judgeDecrease(const AckSample& sample);
   void forgetHostDelay(TimePoint now);
+  void updateRate(const AckSample& sample);
+  Duration burstDelay() const;
   bool mayDecrease(TimePoint now) const { return now - lastDecrease_ >= smoothedRtt_; }
 
   const double mss_;
@@ -66,6 +71,8 @@ class Swift final : public CongestionController {
   bool starting_ = true;                   // doubling, until the target is first passed
   bool windowLimited_ = false;             // this round filled the window; without that, growth would be unfounded
   bool lastRoundLimited_ = false;
+  WindowedMaximum<10> maxRate_;  // bytes per second, of the last rounds
+  std::uint64_t round_ = 0;
   std::uint64_t roundEndDelivered_ = 0;
   int roundsUnderTarget_ = 0;  // in a row
   int roundsAtFloor_ = 0;      // in a row: at the minimal window, yet over the target
