@@ -221,7 +221,7 @@ PYTHON_MAY_IMPORT = {
     "compare_programs": ["common", "report"],
     "execution_traces": ["common"],
     "replay": ["common", "execution_traces"],
-    "study": ["common", "report", "model", "fabric_run"],
+    "study": ["common", "report", "model", "fabric_run", "execution_traces"],
 }
 PYTHON_IMPORT = re.compile(
     r"^\s*(?:from|import) (gloo_bypass_tools[.\w]*|\.[.\w]*)(?: import \(?([\w, ]+))?", re.MULTILINE

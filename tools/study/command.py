@@ -27,7 +27,7 @@ from gloo_bypass_tools.study import (
     transports,
 )
 from gloo_bypass_tools.study.measurement import SCHEMA, StudyMeasurement
-from gloo_bypass_tools.study.printed import collectives, failures, scaling, summation, techniques
+from gloo_bypass_tools.study.printed import collectives, failures, scaling, summation, techniques, utilisation
 from gloo_bypass_tools.study.plan import plan_from
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
@@ -37,6 +37,7 @@ PRINTED = {
     "failures": failures,
     "summation": summation,
     "collectives": collectives,
+    "utilisation": utilisation,
 }
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
 prints its tables with what was published,

@@ -1,0 +1,119 @@
+"""The stored run of the study.
+
+    {"schema": "gloo-bypass/study-utilisation/1", "commit": "0123abc", "date": "2026-11-27", "machine": {...},
+     "load_before": 0.1, "others_cores": 0.02, "left_out": [{"what": ..., "why": ...}],
+     "rows": [{"place": "far", "rate_mbit": 100.0, "transport": "TCP", "method": "DDP", "whole_s": [40.1, 40.3]}, ...]}
+
+`whole_s`: what all steps of the method (cells.METHODS) took, in each run. Pure but for read().
+"""
+
+import datetime
+import json
+import statistics
+from dataclasses import dataclass, fields
+
+from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.report.records import (
+    RecordError,
+    commit_at,
+    date_at,
+    machine_at,
+    number_at,
+    object_at,
+    of_schema,
+    only,
+    positive_at,
+    text_at,
+    value_at,
+)
+from gloo_bypass_tools.study.utilisation import cells, model
+from gloo_bypass_tools.study.utilisation.cells import Cell
+
+SCHEMA = "gloo-bypass/study-utilisation/1"
+
+
+@dataclass(frozen=True)
+class Run:
+    """`whole_s`: {Cell: its times}."""
+
+    commit: str
+    date: datetime.date
+    machine: dict
+    load_before: float
+    others_cores: float | None
+    left_out: tuple
+    whole_s: dict
+
+    def of(self, name):
+        """The values of a cell's field, each once, in the run's order."""
+        return list(dict.fromkeys(getattr(cell, name) for cell in self.whole_s))
+
+    def utilisations(self, cell):
+        """Of each run; empty where it was not measured."""
+        return [cells.utilisation(cells.METHODS[cell.method], one) for one in self.whole_s.get(cell, ())]
+
+    def utilisation(self, cell):
+        """The median, or None."""
+        found = self.utilisations(cell)
+        return statistics.median(found) if found else None
+
+
+def modelled(cell):
+    method = cells.METHODS[cell.method]
+    return cells.utilisation(method, model.of_cell(cell, method))
+
+
+KEYS = {"schema", "rows"} | {one.name for one in fields(Run)} - {"whole_s"}
+ROW_KEYS = {one.name for one in fields(Cell)} | {"whole_s"}
+
+
+def text_of(described, others_cores, left_out, whole_s):
+    """The file's text, a line for each row."""
+    head = {
+        "schema": SCHEMA,
+        "commit": described["commit"],
+        "date": machine.today(),
+        "machine": machine.stored(described),
+        "load_before": described["load_before"],
+        "others_cores": others_cores,
+        "left_out": [{"what": what, "why": why} for what, why in left_out],
+    }
+    rows = ",\n".join(
+        f"  {json.dumps(vars(cell) | {'whole_s': [round(one, 4) for one in times]})}" for cell, times in whole_s.items()
+    )
+    return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "rows": [\n{rows}\n ]\n}}\n'
+
+
+def row_at(place, record):
+    only(place, object_at(place, record), ROW_KEYS)
+    cell = Cell(
+        text_at(place, record, "place"),
+        positive_at(place, record, "rate_mbit"),
+        text_at(place, record, "transport"),
+        text_at(place, record, "method"),
+    )
+    if cell.place not in cells.PLACES or cell.method not in cells.METHODS:
+        raise RecordError(f"{place}: there is no place '{cell.place}', or no method '{cell.method}'")
+    each = dict(enumerate(value_at(place, record, "whole_s", list)))
+    times = tuple(positive_at(f"{place}: whole_s", each, index) for index in each)
+    if not times:
+        raise RecordError(f"{place}: 'whole_s' is empty")
+    return cell, times
+
+
+def read(path):
+    record = of_schema(path, SCHEMA)
+    only(path, record, KEYS)
+    rows = [row_at(f"{path}: rows[{at}]", one) for at, one in enumerate(value_at(path, record, "rows", list))]
+    left_out = value_at(path, record, "left_out", list)
+    if not rows or len(dict(rows)) != len(rows):
+        raise RecordError(f"{path}: 'rows' is empty, or has one twice")
+    return Run(
+        commit_at(path, record, "commit", "( with uncommitted changes)?|unknown"),
+        date_at(path, record, "date"),
+        machine_at(path, record),
+        number_at(path, record, "load_before"),
+        number_at(path, record, "others_cores", nullable=True),
+        tuple((text_at(path, one, "what"), text_at(path, one, "why")) for one in left_out),
+        dict(rows),
+    )
