@@ -327,18 +327,46 @@ TEST(Swift, DelayShrinksAsTheWindow_IsAQueueAndStaysDecreased) {
 
 TEST(Swift, LongerPath_IsLearntAtTheFloor) {
   Simulation simulation;
-  const LinkModel before = linkOf(kGigabit, microseconds(50), 0, 20.0);
+  const LinkModel before = linkOf(40 * kGigabit, microseconds(50), 0, 20.0);
   Link link(simulation, before, 7);
   auto controller = std::make_unique<Swift>(Flow::kDatagramBytes);
   const Swift* const swift = controller.get();
   Flow flow(simulation, link, microseconds(50), std::move(controller));
   flow.start();
   simulation.runFor(milliseconds(100));
+  EXPECT_LT(swift->targetDelay(), microseconds(500));
   LinkModel after = before;
-  after.delay = microseconds(800);
+  after.delay = milliseconds(10);
   link.setModel(after);
+  simulation.runFor(seconds(2));
+  EXPECT_GT(swift->targetDelay(), milliseconds(15));
+  EXPECT_GT(swift->pathRtt(milliseconds(11)), milliseconds(9));
+}
+
+TEST(Swift, OwnQueue_IsNoPartOfThePath) {
+  Simulation simulation;
+  Link link(simulation, linkOf(kGigabit / 10, microseconds(50), 0, 1000.0), 7);
+  auto controller = std::make_unique<Swift>(Flow::kDatagramBytes);
+  const Swift* const swift = controller.get();
+  EXPECT_EQ(swift->pathRtt(milliseconds(3)), milliseconds(3));
+  Flow flow(simulation, link, microseconds(50), std::move(controller));
+  flow.start();
+  simulation.runFor(seconds(40));
+  EXPECT_LT(swift->pathRtt(milliseconds(3)), microseconds(400));  // a datagram alone takes 123 us there
+}
+
+// A port with less room than swift would take: it lives with losses, as others do.
+TEST(Swift, ShortQueue_KeepsTheLinkBusy) {
+  Simulation simulation;
+  LinkModel model = linkOf(kGigabit, microseconds(50), 0, 1.0);
+  model.queueBytes = 128 * 1024;
+  Link link(simulation, model, 7);
+  Flow flow(simulation, link, microseconds(50), std::make_unique<Swift>(Flow::kDatagramBytes));
+  flow.start();
   simulation.runFor(milliseconds(500));
-  EXPECT_GT(swift->targetDelay(), microseconds(850));
+  const std::uint64_t delivered = flow.deliveredBytes();
+  simulation.runFor(seconds(5));
+  EXPECT_GT(static_cast<double>(flow.deliveredBytes() - delivered), 0.9 * 5 * kGigabit);
 }
 
 }  // namespace

@@ -136,6 +136,43 @@ TEST(Fairness, TwoSwiftSessions_ShareARackLink) {
   EXPECT_LT(measured.share, 0.7);
 }
 
+// The queue that swift keeps is longer there than the round trip from which on a path is BBR's; BBR would drain it each
+// ten seconds, with a window of some datagrams.
+TEST(Rack, SlowLinkBusyForLong_StaysWithSwift) {
+  LinkModel link = linkOf(kGigabit / 5, microseconds(50), 0, 1.0);
+  link.queueBytes = 1 << 20;
+  Pair pair(PathModel::symmetric(link, 1472), SessionConfig{}, 1);
+  ASSERT_TRUE(pair.connectWithin(seconds(1)));
+  Stream stream(pair.a, pair.b, 1 << 20, 4);
+  stream.start();
+  pair.simulation.runFor(seconds(15));
+  std::uint64_t least = pair.a.session().path().congestionWindowBytes;
+  for (int i = 0; i < 2000; ++i) {
+    pair.simulation.runFor(milliseconds(10));
+    least = std::min(least, pair.a.session().path().congestionWindowBytes);
+  }
+  EXPECT_GT(least, 30'000u);
+}
+
+// Streams both ways, of which one has begun alone: the queue of the one is on the way of the other's acknowledgements.
+TEST(Rack, SlowLinkBothWays_BothAreFilled) {
+  LinkModel link = linkOf(kGigabit / 10, microseconds(50), 0, 1.0);
+  link.queueBytes = 1 << 20;
+  Pair pair(PathModel::symmetric(link, 1472), SessionConfig{}, 1);
+  ASSERT_TRUE(pair.connectWithin(seconds(1)));
+  TwoWayStream streams(pair.a, pair.b, 1 << 20, 4);
+  streams.start(0);
+  pair.simulation.runFor(seconds(2));
+  streams.start(1);
+  pair.simulation.runFor(seconds(2));
+  const auto before = streams.deliveredBytes();
+  pair.simulation.runFor(seconds(8));
+  for (const std::size_t way : {0u, 1u}) {
+    const auto bytes = static_cast<double>(streams.deliveredBytes()[way] - before[way]);
+    EXPECT_GT(bytes, 0.85 * 8 * kGigabit / 10) << "way " << way;
+  }
+}
+
 TEST(Rack, HundredMicroseconds_SwiftKeepsTheQueueShort) {
   for (const std::size_t datagram : {std::size_t{1472}, std::size_t{8972}}) {
     const Measured measured = measure(linkOf(10 * kGigabit, microseconds(50), 0, 20), SessionConfig{}, 1, 4 << 20,

@@ -1,6 +1,7 @@
 // A host that always has something to send, and one that always receives it: for measuring a path.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -51,6 +52,51 @@ class Stream {
   std::vector<std::byte> data_, sink_;  // every message the same; contents are judged elsewhere
   OperationToken nextSend_ = 0, nextReceive_ = 0;
   std::uint64_t deliveredBytes_ = 0;
+};
+
+// Two hosts that each have something to send to the other one. Way 0: from the first to the second.
+class TwoWayStream {
+ public:
+  TwoWayStream(Host& first, Host& second, std::size_t messageBytes, std::size_t depth)
+      : hosts_{&first, &second}, depth_(depth), data_(messageBytes), sink_(messageBytes) {
+    for (const std::size_t host : {0u, 1u}) {
+      hosts_[host]->setObserver([this, host](const SessionEvent& event) {
+        if (event.type == SessionEvent::Type::kSendComplete) send(host);
+        if (event.type != SessionEvent::Type::kReceiveComplete) return;
+        deliveredBytes_[1 - host] += event.length;
+        receive(host);
+      });
+    }
+  }
+
+  void start(std::size_t way) {
+    for (std::size_t i = 0; i < depth_; ++i) {
+      receive(1 - way);
+      send(way);
+    }
+  }
+  // Of each way.
+  std::array<std::uint64_t, 2> deliveredBytes() const { return deliveredBytes_; }
+
+ private:
+  static constexpr MessageKey kKey{MessageKind::kUnbound, 1};
+
+  void send(std::size_t host) {
+    hosts_[host]->operate([this](Session& session, TimePoint) {
+      (void)session.postSend({next_++, kKey, data_.data(), data_.size(), 0}).ok();
+    });
+  }
+  void receive(std::size_t host) {
+    hosts_[host]->operate([this](Session& session, TimePoint) {
+      (void)session.postReceive({next_++, kKey, sink_.data(), sink_.size(), false}).ok();
+    });
+  }
+
+  const std::array<Host*, 2> hosts_;
+  const std::size_t depth_;
+  std::vector<std::byte> data_, sink_;
+  std::array<std::uint64_t, 2> deliveredBytes_{};
+  std::uint64_t next_ = 1;
 };
 
 }  // namespace gloo_bypass::sim

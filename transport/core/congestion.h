@@ -20,6 +20,7 @@ struct AckSample {
   std::size_t lostBytes = 0;      // newly declared lost
   std::size_t inFlightBytes = 0;  // after both
   Duration rtt{0};                // latest sample; 0: none in this acknowledgement
+  Duration returnQueue{0};        // the part of it in which the answer waited on its way back
   Duration minRtt{0}, smoothedRtt{0};
   // Delivered between the acked packet's sending and now (draft-cheng-iccrg-delivery-rate-estimation); 0: none.
   double deliveryRateBytesPerSecond = 0;
@@ -40,6 +41,9 @@ class CongestionController {
   virtual std::size_t windowBytes() const = 0;
   // Bytes per second; infinity: not paced.
   virtual double pacingRate() const { return std::numeric_limits<double>::infinity(); }
+  // The path's own round trip, as far as this controller knows better than the smallest one measured lately: without a
+  // queue that it keeps itself.
+  virtual Duration pathRtt(Duration leastMeasured) const { return leastMeasured; }
   virtual std::string_view name() const = 0;
 };
 

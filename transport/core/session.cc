@@ -136,7 +136,11 @@ void Session::establish(TimePoint now) {
 // Whether the path's round trip is as long as `roundTrip`. If it was `before`, it must fall well below, so that a
 // path at its edge does not go to and fro.
 bool Session::isBeyond(Duration roundTrip, bool before) const {
-  return !config_.losslessLink && path_.rtt.minimum() >= (before ? roundTrip * 3 / 4 : roundTrip);
+  return !config_.losslessLink && pathRtt() >= (before ? roundTrip * 3 / 4 : roundTrip);
+}
+
+Duration Session::pathRtt() const {
+  return path_.congestion ? path_.congestion->pathRtt(path_.rtt.minimum()) : path_.rtt.minimum();
 }
 
 void Session::chooseController() {

@@ -50,6 +50,7 @@
 #include "transport/core/repair/redundancy.h"
 #include "transport/core/repair/repair_decoder.h"
 #include "transport/core/repair/repair_encoder.h"
+#include "transport/core/return_queue.h"
 #include "transport/core/rto_estimator.h"
 #include "transport/core/send_queue.h"
 #include "transport/core/send_scoreboard.h"
@@ -175,6 +176,7 @@ class Session {
   void violate(const std::string& what);
   void establish(TimePoint now);
   bool isBeyond(Duration roundTrip, bool before) const;
+  Duration pathRtt() const;
   void choosePath();
   void chooseController();
   void resizeBuffers();
@@ -300,6 +302,8 @@ class Session {
   // The path to the peer as it is measured, and how fast it is used.
   struct Path {
     RtoEstimator rtt;
+    ReturnQueue returnQueue;
+    Duration latestReturnQueue{0};  // of the latest round trip
     DurationHistogram* rttHistogram = nullptr;
     std::optional<std::uint32_t> lastEcho;  // ticks: of the echo that gave the latest round trip
     std::unique_ptr<CongestionController> congestion;

@@ -167,6 +167,7 @@ void Session::handleEcho(TimePoint now, const wire::PacketHeader& header) {
   path_.lastEcho = header.timestampEcho;
   const Duration rtt(rttTicks * wire::kTickNanoseconds + wire::kTickNanoseconds / 2);
   path_.rtt.addSample(now, rtt);
+  path_.latestReturnQueue = path_.returnQueue.of(now, ticks(now), header.timestamp);
   if (path_.rttHistogram != nullptr) path_.rttHistogram->add(rtt);
 }
 
@@ -279,6 +280,7 @@ void Session::finishAcknowledgement(TimePoint now, std::size_t lostBytes) {
   board_.finishSample(now, sample.minRtt, &sample);
   if (sample.ackedBytes == 0 && lostBytes == 0) return;
   sample.rtt = path_.rtt.latest();
+  sample.returnQueue = path_.latestReturnQueue;
   if (sample.ackedBytes > 0) {
     path_.rtt.resetBackOff();
     liveness_.timerSince = now;

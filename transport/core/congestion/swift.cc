@@ -49,7 +49,13 @@ void Swift::onSent(TimePoint, std::size_t bytes, std::size_t inFlightBytes) {
   if (static_cast<double>(inFlightBytes + bytes) + mss_ > window_) windowLimited_ = true;
 }
 
-void Swift::onAck(const AckSample& sample) {
+void Swift::onAck(const AckSample& measured) {
+  AckSample sample = measured;
+  // What the peer's own data do on the way back is no reason to send less.
+  if (sample.rtt > Duration{0}) {
+    const Duration least = std::min(sample.rtt, std::max(minRtt_, Duration{1}));
+    sample.rtt = std::max(sample.rtt - sample.returnQueue, least);
+  }
   if (sample.ackedBytes > 0) timeouts_ = 0;
   if (sample.smoothedRtt > Duration{0}) smoothedRtt_ = sample.smoothedRtt;
   if (sample.rtt > Duration{0}) updateMinimalRtt(sample);

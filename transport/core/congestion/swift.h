@@ -3,12 +3,15 @@
 // target, and shrinks, once a round trip at most, in proportion to the excess.
 //
 //   target = minimal RTT x 1.5 + host delay + flow scaling (up to 50 us more for small windows: many flows share)
-//   host delay = the hosts' (below), or the time that 192 KiB take at the flow's rate, if that is longer; at most 2 ms
+//   host delay = the hosts' (below), or the time that 192 KiB take at the flow's rate, if that is longer; that is 2 ms
+//   at most
 //
 // Differences from the paper, and why:
-// - One delay, end to end: there are no NIC timestamps to tell the fabric's from the host's. The host delay, 150 us to
+// - One delay, there and back but for the queue on the way back, which a peer that sends as much fills
+// (return_queue.h):
+//   there are no NIC timestamps to tell the fabric's from the host's. The host delay, 150 us to
 //   begin with, covers our own batching, delayed acknowledgements and the scheduling of a polling thread. At 10 Gbit/s
-//   and less three bursts of a host take longer; with less under way a link is idle until busy hosts have run again.
+//   and less three bursts of each flow take longer; with less under way a link is idle until busy hosts have run again.
 // - A queue that a decrease has cut by a part is shorter by that part a round trip later. Delay that is gone altogether
 //   was none: a host waited for a core. Then the decrease is undone and the host delay doubles, up to 1 ms; it halves
 //   each 100 ms. So a flow between busy hosts keeps enough under way to last through such waits, and one between hosts
@@ -20,6 +23,7 @@
 // Pure. Sizes in bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -33,9 +37,12 @@ class Swift final : public CongestionController {
   explicit Swift(std::size_t mss);
 
   void onSent(TimePoint now, std::size_t bytes, std::size_t inFlightBytes) override;
-  void onAck(const AckSample& sample) override;
+  void onAck(const AckSample& measured) override;
   void onTimeout(TimePoint now) override;
   std::size_t windowBytes() const override { return static_cast<std::size_t>(window_); }
+  Duration pathRtt(Duration leastMeasured) const override {
+    return minRtt_ > Duration{0} ? std::min(minRtt_, leastMeasured) : leastMeasured;
+  }
   std::string_view name() const override { return "swift"; }
 
   // The round trip that the window is steered to. Zero before the first sample.
