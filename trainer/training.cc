@@ -209,6 +209,7 @@ class Trainer {
     const auto start = Clock::now();
     const auto loss = losses_.extract(micro).mapped();
     parallelism_->beforeBackward(/*synchronise=*/isLast(step, micro));
+    held_.optimizer->beginBackward(isLast(step, micro));
     if (isLast(step, micro)) {
       communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
     }

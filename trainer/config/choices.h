@@ -48,6 +48,8 @@ inline const NamedChoices<ScheduleShape> kScheduleShapes{
 inline const NamedChoices<RateScaling> kRateScalings{
     {"none", RateScaling::kNone}, {"linear", RateScaling::kLinear}, {"sqrt", RateScaling::kSquareRoot}};
 inline const NamedChoices<Collectives> kCollectives{{"gloo", Collectives::kGloo}, {"own", Collectives::kOwn}};
+inline const NamedChoices<Sums> kSums{
+    {"reduced", Sums::kReduced}, {"ordered", Sums::kOrdered}, {"compensated", Sums::kCompensated}};
 inline const NamedChoices<CompressionMethod> kCompressions{
     {"bf16", CompressionMethod::kBf16}, {"fp16", CompressionMethod::kFp16},
     {"none", CompressionMethod::kNone}, {"powersgd", CompressionMethod::kPowerSgd},

@@ -23,7 +23,7 @@ bool isScale(const std::string& text) {
 std::string filledIn(std::string_view message, const Options& o) {
   return fmt::format(
       fmt::runtime(message), fmt::arg("precision", nameOf(kPrecisions, o.precision.type)),
-      fmt::arg("compress", nameOf(kCompressions, o.compression.method)),
+      fmt::arg("compress", nameOf(kCompressions, o.compression.method)), fmt::arg("sums", nameOf(kSums, o.sums)),
       fmt::arg("model_parallel", "--model-parallel " + nameOf(kModelParallelisms, o.modelParallel.method)),
       fmt::arg("loss_scale", o.precision.lossScale), fmt::arg("markers", o.stepMarkers), fmt::arg("samples", o.samples),
       fmt::arg("spawn", o.spawn), fmt::arg("elastic", o.elastic.range));
@@ -52,14 +52,27 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       // Collectives.
       {hasOwn && isAlone, "--collectives chooses who runs what ranks exchange: nothing is exchanged with --no-ddp"},
       {hasOwn && o.segmentBytes != 0, "--segment-bytes is about Gloo's ring: not with --collectives own"},
+      {o.sums != Sums::kReduced && isAlone, "--sums {sums} is about what ranks add: nothing is with --no-ddp"},
+      {o.sums != Sums::kReduced && compresses, "--compress adds what it has sent, not by --sums {sums}"},
+      {o.sums != Sums::kReduced && averages, "--average adds no gradients of a step, which --sums {sums} is about"},
+      {o.sums != Sums::kReduced && shards,
+       "--zero leaves each rank a share of the sums, and --sums {sums} makes all of them at every rank"},
+      {o.sums != Sums::kReduced && sharesModel,
+       "{model_parallel} adds parts of activations, and --sums {sums} is about gradients"},
+      {o.sums != Sums::kReduced && o.segmentBytes != 0,
+       "--segment-bytes is about all-reduces: --sums {sums} makes none"},
       // Step markers.
       {marks && isAlone, "--step-markers marks all-reduces: --no-ddp makes none"},
       {marks && averages, "--step-markers marks the reducer's all-reduces: --average makes none"},
       // Precision.
       {compresses && o.precision.isScaled(),
        "--compress goes without the loss scale of --precision {precision}: a step that overflows and is left out would "
-       "have changed what error feedback remembers"},
+       "have changed what error feedback remembers (--loss-scale off)"},
       {casts && halves, "--compress {compress} sends 16 bits an element, as --precision {precision} does without it"},
+      {o.precision.sumsInFp32 && !halves,
+       "--accumulate-fp32 is for --precision bf16 and fp16, not for {precision}, which adds up in its own"},
+      {o.precision.sumsInFp32 && o.accumulate == 1,
+       "--accumulate-fp32 needs --accumulate N: one micro-batch has nothing to add up"},
       {averages && compresses, "--average goes without --compress, whose gradients it does not send"},
       {averages && halves, "--average goes with --precision fp32 and fp64, not with {precision}"},
       {o.precision.isScaled() && !o.precision.hasDynamicScale() && !isScale(o.precision.lossScale),
@@ -94,6 +107,8 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {shards && averages, "--average has ranks with models of their own, --zero ranks that share one"},
       {shards && o.gradientAsBucketView, "--gradient-as-bucket-view has no effect with --zero"},
       {shards && o.segmentBytes != 0, "--segment-bytes has no effect with --zero"},
+      {o.activationCheckpointing && o.selectiveCheckpointing,
+       "--activation-checkpointing computes all again, --selective-checkpointing a part of it: give one of them"},
       // Tracing.
       {o.tracing.measurePeak && o.tracing.peakFlopsPerSecond > 0,
        "--measure-peak and --peak-flops exclude each other: mfu is in per cent of one peak"},

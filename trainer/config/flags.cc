@@ -85,6 +85,9 @@ void addRunFlags(FlagGroup run, Options& o) {
   run.choice("--precision", o.precision.type, kPrecisions,
              "of parameters, gradients and arithmetic; with bf16 and fp16 the optimiser holds fp32 masters, sums "
              "within an operation are fp32 and gradients are reduced in 16 bits");
+  run.onOff("--accumulate-fp32", o.precision.sumsInFp32,
+            "with 16 bits and --accumulate: micro-batches' gradients add up in fp32 and are rounded once a step, for 4 "
+            "bytes more a parameter");
 }
 
 void addLossScaleFlags(FlagGroup scaling, PrecisionOptions& o) {
@@ -152,6 +155,11 @@ void addSynchronisationFlags(FlagGroup sync, Options& o) {
   sync.choice("--collectives", o.collectives, kCollectives,
               "who runs what ranks exchange: PyTorch's ProcessGroupGloo (gloo), or this project's collectives, over "
               "shared memory within a host (own; with GLOO_DEVICE_TRANSPORT=DPDK, UDP or RDMA)");
+  sync.choice(
+      "--sums", o.sums, kSums,
+      "how ranks' gradients are added: on the way, as the all-reduce does (reduced); by each rank in the order "
+      "of the ranks, so that buckets, segments and algorithms change no bit (ordered); or so with what rounding "
+      "lost (compensated). The last two send N/2 times as many bytes");
   sync.onOff("--barrier,!--no-barrier", o.barrier, "barrier at the end of each step (default on)");
   sync.real("--bucket-cap-mb", o.bucketCapMb, 0.0001, 2047, "gradient bucket size in MiB");
   sync.real("--first-bucket-mb", o.firstBucketMb, 0.0001, 2047, "size of the first bucket to be ready, in MiB");
@@ -215,6 +223,9 @@ void addSharingFlags(CLI::App& app, Options& o) {
   memory.onOff("--activation-checkpointing", o.activationCheckpointing,
                "keep each block's input only and compute the rest again in backward: less memory for one forward more, "
                "the same bits");
+  memory.onOff("--selective-checkpointing", o.selectiveCheckpointing,
+               "keep what attention is made of, and compute its scores, softmax and product again in backward: most of "
+               "long samples' memory, for little time, the same bits");
   memory.onOff("--memory-metrics", o.memoryMetrics,
                "report each step's bytes of parameters, gradients and optimiser state, and the peak of all tensors");
 }

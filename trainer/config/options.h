@@ -20,6 +20,8 @@ struct PrecisionOptions {
   double initialLossScale = 65536;   // of a dynamic one; this and the next are torch.cuda.amp.GradScaler's defaults
   int64_t lossScaleInterval = 2000;  // steps without overflow after which a dynamic one is doubled
 
+  bool sumsInFp32 = false;  // micro-batches' gradients, with 16 bits
+
   // Of an element of the parameters and their gradients.
   int64_t parameterBytes() const { return hasMasters() ? 2 : type == Precision::kFloat64 ? 8 : 4; }
   // Parameters in 16 bits, fp32 masters in the optimiser.
@@ -56,6 +58,13 @@ struct ScheduleOptions {
   int64_t endOfDecay(int64_t runSteps) const { return steps > 0 ? steps : runSteps; }
   // false: every step has the rate of --lr, and neither metrics nor checkpoints mention a schedule.
   bool isUsed() const { return shape != ScheduleShape::kConstant || warmupSteps > 0 || scaling != RateScaling::kNone; }
+};
+
+// How the ranks' gradients are added.
+enum class Sums {
+  kReduced,      // on the way, as the all-reduce does
+  kOrdered,      // by each rank, in the order of the ranks
+  kCompensated,  // the same, with what rounding lost
 };
 
 // Who runs what ranks exchange.
@@ -197,6 +206,7 @@ struct Options {
   // Gradient synchronisation.
   bool ddp = true;
   Collectives collectives = Collectives::kGloo;
+  Sums sums = Sums::kReduced;
   bool barrier = true;
   double bucketCapMb = 25, firstBucketMb = 1;  // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;
@@ -210,7 +220,7 @@ struct Options {
   ElasticOptions elastic;
   // Memory.
   ShardingOptions sharding;
-  bool activationCheckpointing = false;
+  bool activationCheckpointing = false, selectiveCheckpointing = false;
   bool memoryMetrics = false;
   // Results.
   std::string metricsPath = "-";

@@ -82,11 +82,13 @@ nlohmann::json trajectoryOf(const Options& o, const RunSize& size) {
   // What is not used leaves no trace: checkpoints from before an option was there continue.
   if (o.modelSizes) trajectory["model"] = trajectoryOf(*o.modelSizes);
   if (o.collectives != Collectives::kGloo) trajectory["collectives"] = nameOf(kCollectives, o.collectives);
+  if (o.sums != Sums::kReduced) trajectory["sums"] = nameOf(kSums, o.sums);
   if (o.tail != Tail::kDrop) trajectory["tail"] = nameOf(kTails, o.tail);
   if (o.passages != Passages::kNone) {
     trajectory["passages"] = nameOf(kPassages, o.passages) + (o.pack ? ", packed" : "");
   }
   if (o.streamShards) trajectory["stream_shards"] = true;
+  if (o.precision.sumsInFp32) trajectory["accumulate_fp32"] = true;
   if (o.precision.isScaled()) {
     trajectory["loss_scale"] = o.precision.lossScale.empty() ? "dynamic" : o.precision.lossScale;
     trajectory["initial_loss_scale"] = o.precision.initialLossScale;

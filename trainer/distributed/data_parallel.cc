@@ -9,6 +9,7 @@
 
 #include "plugin/compatibility/torch/reducer.h"
 #include "trainer/distributed/compression/exchange.h"
+#include "trainer/distributed/compression/gathered_sums.h"
 
 namespace gloo_bypass::trainer {
 namespace {
@@ -22,8 +23,9 @@ c10::intrusive_ptr<c10d::ProcessGroup> share(GroupCommunicator& communicator) {
 }  // namespace
 
 struct DataParallel::Torch {
-  std::optional<CompressedExchange> compressed;  // ends after the reducer
+  std::optional<CompressedExchange> exchange;  // in place of all-reduces; ends after the reducer
   std::unique_ptr<c10d::Reducer> reducer;
+  bool compresses = false;
   int64_t gradientBytes = 0;
 };
 
@@ -52,8 +54,13 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicato
   for (const auto& parameter : parameters) {
     torch_->gradientBytes += static_cast<int64_t>(parameter.nbytes());
   }
-  if (options.compression.isUsed()) {
-    torch_->compressed.emplace(options.compression, model, communicator, options.seed, *torch_->reducer);
+  torch_->compresses = options.compression.isUsed();
+  if (torch_->compresses) {
+    torch_->exchange.emplace(makeCompressor(options.compression, model.named(), options.seed),
+                             options.compression.plainSteps(), model, communicator, *torch_->reducer);
+  } else if (options.sums != Sums::kReduced) {
+    torch_->exchange.emplace(std::make_unique<GatheredSums>(options.sums == Sums::kCompensated), 0, model, communicator,
+                             *torch_->reducer);
   }
 }
 
@@ -74,14 +81,14 @@ void DataParallel::beforeBackward(bool synchronise) {
 }
 
 void DataParallel::beginStep(int64_t step) {
-  if (torch_->compressed) {
-    torch_->compressed->beginStep(step);
+  if (torch_->exchange) {
+    torch_->exchange->beginStep(step);
   }
 }
 
 void DataParallel::addMetrics(nlohmann::json& record) const {
-  if (torch_->compressed) {
-    const CompressionCost cost = torch_->compressed->cost();
+  if (torch_->compresses) {
+    const CompressionCost cost = torch_->exchange->cost();
     record["compressed_bytes"] = cost.sentBytes;
     record["compression_ratio"] = static_cast<double>(torch_->gradientBytes) / static_cast<double>(cost.sentBytes);
     record["t_compress_s"] = cost.compressSeconds;
@@ -89,6 +96,6 @@ void DataParallel::addMetrics(nlohmann::json& record) const {
   }
 }
 
-RankState DataParallel::rankState() const { return torch_->compressed ? torch_->compressed->state() : RankState(); }
+RankState DataParallel::rankState() const { return torch_->exchange ? torch_->exchange->state() : RankState(); }
 
 }  // namespace gloo_bypass::trainer

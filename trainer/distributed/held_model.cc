@@ -13,6 +13,7 @@ HeldModel::HeldModel(const Options& options, const RankEnvironment& environment)
       optimizer(units.empty() ? makeOptimizer(model, weights, options)
                               : std::make_unique<AdamW>(shardsOf(units), options)) {
   model.checkpointActivations(options.activationCheckpointing);
+  model.checkpointAttention(options.selectiveCheckpointing);
   if (options.modelParallel.isUsed() && environment.rank == 0) {
     whole.emplace(model.config(), model.named().front().second.scalar_type());
   }

@@ -36,7 +36,8 @@ int64_t Parallelism::synchronisedBytes(const std::vector<at::Tensor>& parameters
 
 HeldBytes Parallelism::heldBytes(const std::vector<at::Tensor>& parameters) const {
   return {.parameters = bytesOf(parameters, itself),
-          .gradients = bytesOf(parameters, [](const at::Tensor& parameter) { return parameter.grad(); }),
+          .gradients = bytesOf(parameters, [](const at::Tensor& parameter) { return parameter.grad(); }) +
+                       bytesOf(optimizer_.gradientSums(), itself),
           .optimizer = bytesOf(optimizer_.firstMoments(), itself) + bytesOf(optimizer_.secondMoments(), itself) +
                        bytesOf(optimizer_.masters(), itself)};
 }

@@ -75,19 +75,21 @@ at::Tensor Gpt2::attention(const Gpt2Block& block, const at::Tensor& x, const at
                            double dropout) const {
   const int64_t length = mask.size(0), width = config_.hidden / config_.heads;
   const int64_t heads = block.attentionBias.numel() / (3 * width);  // here: all of them, unless ranks share the block
-  const auto joint = arithmetic::addmm(block.attentionBias, entering(x), block.attentionWeight)  // (BT, 3C)
-                         .view({batch, length, 3, heads, width})
-                         .permute({2, 0, 3, 1, 4});  // (3, B, H, T, C/H)
-  const auto split = [&](int64_t i) { return joint.select(0, i).reshape({batch * heads, length, width}); };
-  const auto query = split(0), key = split(1), value = split(2);  // (BH, T, C/H)
-  auto weights = arithmetic::baddbmm(mask.expand({batch * heads, length, length}), query, key.transpose(1, 2),
-                                     1 / std::sqrt(static_cast<double>(width)));
-  weights = maybeDropout(arithmetic::softmax(weights), dropout);
-  const auto mixed = arithmetic::bmm(weights, value)
-                         .view({batch, heads, length, width})
-                         .transpose(1, 2)
-                         .reshape({batch * length, heads * width});
-  return leaving(mixed, block.projectionWeight, block.projectionBias);
+  const auto joint = arithmetic::addmm(block.attentionBias, entering(x), block.attentionWeight);  // (BT, 3C)
+  const auto mix = [mask, batch, length, heads, width, dropout](const at::Tensor& projected) {
+    const auto all = projected.view({batch, length, 3, heads, width}).permute({2, 0, 3, 1, 4});  // (3, B, H, T, C/H)
+    const auto split = [&](int64_t i) { return all.select(0, i).reshape({batch * heads, length, width}); };
+    const auto query = split(0), key = split(1), value = split(2);  // (BH, T, C/H)
+    auto weights = arithmetic::baddbmm(mask.expand({batch * heads, length, length}), query, key.transpose(1, 2),
+                                       1 / std::sqrt(static_cast<double>(width)));
+    weights = maybeDropout(arithmetic::softmax(weights), dropout);
+    return arithmetic::bmm(weights, value)
+        .view({batch, heads, length, width})
+        .transpose(1, 2)
+        .reshape({batch * length, heads * width});
+  };
+  return leaving(checkpointAttention_ ? checkpointed(mix, joint, {}) : mix(joint), block.projectionWeight,
+                 block.projectionBias);
 }
 
 at::Tensor Gpt2::entering(const at::Tensor& x) const { return blockSplit_ != nullptr ? blockSplit_->enter(x) : x; }

@@ -80,6 +80,10 @@ class Gpt2 {
   // From now on, blocks keep their input only and compute the rest again in backward (activation_checkpointing.h): the
   // same bits.
   void checkpointActivations(bool wanted) { checkpointActivations_ = wanted; }
+  // The same for what each block's attention has of each pair of tokens, and nothing else: the part of the activations
+  // that takes much memory for little computing (Korthikanti et al., Reducing Activation Recomputation in Large
+  // Transformer Models, 2022, section 5).
+  void checkpointAttention(bool wanted) { checkpointAttention_ = wanted; }
 
   // Name and tensor in a fixed order: the order of registration in Hugging Face's module.
   const std::vector<std::pair<std::string, at::Tensor>>& named() const { return named_; }
@@ -111,7 +115,7 @@ class Gpt2 {
   Gpt2Config config_;
   PartRunner* partRunner_ = nullptr;
   BlockSplit* blockSplit_ = nullptr;
-  bool checkpointActivations_ = false;
+  bool checkpointActivations_ = false, checkpointAttention_ = false;
   std::vector<std::pair<std::string, at::Tensor>> named_;
   std::vector<std::vector<int64_t>> wholeSizes_;
   at::Tensor tokenEmbedding_;     // (V, C)

@@ -24,7 +24,21 @@ MasterWeightsAdamW::MasterWeightsAdamW(std::vector<at::Tensor> parameters, std::
       model_(std::move(parameters)),
       masters_(std::move(masters)),
       scaler_(options.precision),
-      stepScale_(scaler_.scale()) {}
+      stepScale_(scaler_.scale()) {
+  if (options.precision.sumsInFp32) {
+    sums_.emplace(model_);
+  }
+}
+
+void MasterWeightsAdamW::beginBackward(bool isLast) {
+  if (sums_) {
+    sums_->beginBackward(isLast);
+  }
+}
+
+std::vector<at::Tensor> MasterWeightsAdamW::gradientSums() const {
+  return sums_ ? sums_->sums() : std::vector<at::Tensor>();
+}
 
 at::Tensor MasterWeightsAdamW::scaled(const at::Tensor& loss) const {
   return scaler_.isOn() ? loss * scaler_.scale() : loss;

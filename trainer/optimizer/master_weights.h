@@ -6,9 +6,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "trainer/model/gpt2.h"
+#include "trainer/optimizer/gradient_sums.h"
 #include "trainer/optimizer/loss_scaler.h"
 #include "trainer/optimizer/optimizer.h"
 
@@ -36,6 +38,8 @@ class MasterWeightsAdamW final : public AdamW {
   std::vector<at::Tensor> masters() const override { return masters_; }
   void weightsChanged() override;
   at::Tensor scaled(const at::Tensor& loss) const override;
+  void beginBackward(bool isLast) override;
+  std::vector<at::Tensor> gradientSums() const override;
   int64_t stepsLeftOut() const override { return scaler_.skippedInARow(); }
   std::span<double> scalerState() override { return scaler_.state(); }
   // Only the steps that were not left out count: call after scalerState() has been filled.
@@ -47,6 +51,7 @@ class MasterWeightsAdamW final : public AdamW {
   void takeGradients();
 
   std::vector<at::Tensor> model_, masters_;
+  std::optional<GradientSums> sums_;
   LossScaler scaler_;
   double stepScale_;            // of the last step
   bool haveGradients_ = false;  // the masters have this step's, unscaled

@@ -44,6 +44,10 @@ class AdamW {
   // What backward is to start from: the loss, perhaps times a factor that step() and clipGradients() take out of the
   // gradients again.
   virtual at::Tensor scaled(const at::Tensor& loss) const { return loss; }
+  // Before each backward; isLast: of a step.
+  virtual void beginBackward(bool /*isLast*/) {}
+  // Sums of gradients that the optimiser keeps beside the model's own.
+  virtual std::vector<at::Tensor> gradientSums() const { return {}; }
   // What a resumed run needs of that factor; aliases what step() uses.
   virtual std::span<double> scalerState() { return {}; }
   // How many steps in a row, up to the last one, were left out because a gradient was not finite: the weights are as

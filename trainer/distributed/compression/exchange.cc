@@ -102,10 +102,8 @@ class BucketWire final : public Wire {
 
 class CompressedExchange::Worker {
  public:
-  Worker(const CompressionOptions& options, const Gpt2& model, GroupCommunicator& communicator, uint64_t seed)
-      : plainSteps_(options.plainSteps()),
-        compressor_(makeCompressor(options, model.named(), seed)),
-        communicator_(communicator) {
+  Worker(std::unique_ptr<Compressor> compressor, int64_t plainSteps, const Gpt2& model, GroupCommunicator& communicator)
+      : plainSteps_(plainSteps), compressor_(std::move(compressor)), communicator_(communicator) {
     for (std::size_t i = 0; i < model.named().size(); ++i) {
       numbers_[model.named()[i].second.unsafeGetTensorImpl()] = i;
     }
@@ -236,9 +234,9 @@ class Hook final : public c10d::CommHookInterface {
 
 }  // namespace
 
-CompressedExchange::CompressedExchange(const CompressionOptions& options, const Gpt2& model,
-                                       GroupCommunicator& communicator, uint64_t seed, c10d::Reducer& reducer)
-    : worker_(std::make_shared<Worker>(options, model, communicator, seed)) {
+CompressedExchange::CompressedExchange(std::unique_ptr<Compressor> compressor, int64_t plainSteps, const Gpt2& model,
+                                       GroupCommunicator& communicator, c10d::Reducer& reducer)
+    : worker_(std::make_shared<Worker>(std::move(compressor), plainSteps, model, communicator)) {
   reducer.register_comm_hook(std::make_unique<Hook<Worker>>(worker_));
 }
 

@@ -37,8 +37,9 @@ class CompressedExchange {
  public:
   // Registers the hook. The reducer must have no other, and end before this object does; model and communicator outlive
   // both.
-  CompressedExchange(const CompressionOptions& options, const Gpt2& model, GroupCommunicator& communicator,
-                     uint64_t seed, c10d::Reducer& reducer);
+  // Before step `plainSteps` gradients are summed as they are.
+  CompressedExchange(std::unique_ptr<Compressor> compressor, int64_t plainSteps, const Gpt2& model,
+                     GroupCommunicator& communicator, c10d::Reducer& reducer);
   ~CompressedExchange();
   CompressedExchange(const CompressedExchange&) = delete;
   CompressedExchange& operator=(const CompressedExchange&) = delete;

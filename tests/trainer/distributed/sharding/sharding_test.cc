@@ -213,14 +213,15 @@ TEST(FlatUnit, ReleasedAndFilledAgain_ParametersSeeTheNewValues) {
 }
 
 TEST(ActivationCheckpointing, SameBits_AsWithout) {
-  const Flags common{"--steps", "3", "--dropout", "0.1", "--verify-ranks"}, checkpointing{"--activation-checkpointing"};
-  const auto one = digestOf(train(common + Flags{"--no-ddp"}));
-  EXPECT_EQ(one, digestOf(train(common + checkpointing + Flags{"--no-ddp"})));
+  const Flags common{"--steps", "3", "--dropout", "0.1", "--verify-ranks"};
   const Flags ranks = common + Flags{"--spawn", "2", "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005"};
-  const auto two = digestOf(train(ranks));
-  EXPECT_EQ(two, digestOf(train(ranks + checkpointing)));
-  EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(3))));
-  EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(2))));
+  const auto one = digestOf(train(common + Flags{"--no-ddp"})), two = digestOf(train(ranks));
+  for (const Flags& checkpointing : {Flags{"--activation-checkpointing"}, Flags{"--selective-checkpointing"}}) {
+    EXPECT_EQ(one, digestOf(train(common + checkpointing + Flags{"--no-ddp"})));
+    EXPECT_EQ(two, digestOf(train(ranks + checkpointing)));
+    EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(3))));
+    EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(2))));
+  }
 }
 
 // No second gather: the recomputation has the parameters that backward gathers anyway.
@@ -240,8 +241,9 @@ TEST(ActivationCheckpointing, Forward_KeepsABlocksInputOnly) {
   Gpt2 model(config, at::kFloat);
   model.initialize(1);
   const auto ids = at::zeros({8, 32}, at::kLong);
-  const auto keptBytes = [&](bool wanted) {
+  const auto keptBytes = [&](bool wanted, bool attention = false) {
     model.checkpointActivations(wanted);
+    model.checkpointAttention(attention);
     resetPeakTensorBytes();
     const int64_t before = *peakTensorBytes();
     const auto loss = model.loss(ids, ids, 0.1);
@@ -253,6 +255,10 @@ TEST(ActivationCheckpointing, Forward_KeepsABlocksInputOnly) {
   EXPECT_LT(inputs, all / 4);
   EXPECT_GE(inputs, config.layers * input);
   EXPECT_GT(all, config.layers * 20 * input);
+  // Of each pair of tokens: softmax and dropout keep a number each, at least. The queries', keys' and values' copies
+  // go, too.
+  const int64_t pairs = 8 * 4 * 32 * 32 * 4;
+  EXPECT_LE(keptBytes(false, true), all - config.layers * (2 * pairs + 3 * input));
 }
 
 TEST(ActivationCheckpointing, RandomNumbers_AreDrawnAgainAndNoneIsLost) {

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <limits>
+#include <memory>
+#include <optional>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -16,6 +18,7 @@
 #include "trainer/files/safetensors.h"
 #include "trainer/model/gpt2.h"
 #include "trainer/model/precision/arithmetic.h"
+#include "trainer/optimizer/gradient_sums.h"
 #include "trainer/optimizer/loss_scaler.h"
 #include "trainer/optimizer/master_weights.h"
 
@@ -141,6 +144,45 @@ TEST(Arithmetic, FullPrecision_IsAtensOwnOperator) {
     const auto x = at::randn({8, 30}, type), w = at::randn({30, 5}, type), b = at::randn({5}, type);
     EXPECT_TRUE(at::equal(arithmetic::addmm(b, x, w), at::addmm(b, x, w)));
   }
+}
+
+// 1 and then many gradients below half a unit of the last place of 1, in both types.
+TEST_P(SixteenBits, SumsOfMicroBatches_LoseNothingInFp32) {
+  const auto gradientOf = [&](bool inFp32) {
+    const auto parameter = at::zeros({3}, GetParam()).set_requires_grad(true);
+    std::optional<GradientSums> sums;
+    if (inFp32) {
+      sums.emplace(std::vector<at::Tensor>{parameter});
+    }
+    constexpr int kSmall = 2048;
+    for (int step = 0; step < 2; ++step) {  // the second one starts at zero again
+      parameter.mutable_grad() = at::Tensor();
+      for (int micro = 0; micro <= kSmall; ++micro) {
+        if (sums) {
+          sums->beginBackward(micro == kSmall);
+        }
+        (parameter * (micro == 0 ? 1.0 : 0x1p-12)).sum().backward();
+        if (sums && micro < kSmall) {
+          EXPECT_EQ(parameter.grad().abs().max().item<double>(), 0);
+        }
+      }
+    }
+    EXPECT_EQ(parameter.grad().scalar_type(), GetParam());
+    return parameter.grad()[1].item<double>();
+  };
+  EXPECT_EQ(gradientOf(false), 1);
+  EXPECT_EQ(gradientOf(true), 1.5);
+}
+
+TEST_P(SixteenBits, SumsOfMicroBatches_LeaveTheParameterWhenTheyEnd) {
+  const auto parameter = at::zeros({1}, GetParam()).set_requires_grad(true);
+  {
+    GradientSums sums({parameter});
+    sums.beginBackward(false);
+    parameter.sum().backward();
+  }
+  parameter.sum().backward();
+  EXPECT_EQ(parameter.grad().item<double>(), 1);
 }
 
 // A model of one parameter; a test sets its gradient.
@@ -352,6 +394,51 @@ TEST(Precision, Weights_OfAFileAreTheMasters) {
                           read(checkpoint, "model." + name.substr(std::string("transformer.").size()), at::kFloat)))
         << name;
   }
+}
+
+// The first moments after a step are a tenth of the gradients.
+TEST(Precision, MicroBatchesInFp32_AreNearerToFp32s) {
+  const TemporaryFolder folder;
+  const auto run = [&](std::vector<std::string> flags, const std::string& name) {
+    flags.insert(flags.begin(), {"--spawn", "2", "--steps", "1", "--batch-size", "1", "--accumulate", "32",
+                                 "--verify-ranks", "--checkpoint", folder / name});
+    digestOf(train(flags));
+    return SafetensorsFile(folder / name);
+  };
+  const auto whole = run({}, "whole"), halves = run({"--precision", "bf16"}, "halves"),
+             summed = run({"--precision", "bf16", "--accumulate-fp32"}, "summed"),
+             inPlace = run({"--precision", "bf16", "--accumulate-fp32", "--gradient-as-bucket-view"}, "in-place"),
+             again = run({"--precision", "bf16", "--accumulate-fp32", "--activation-checkpointing"}, "again");
+  double lost = 0, left = 0;
+  for (const auto& [name, view] : whole.tensors()) {
+    if (!name.starts_with("exp_avg.")) {
+      continue;
+    }
+    const auto expected = read(whole, name, at::kFloat);
+    lost += (read(halves, name, at::kFloat) - expected).square().sum().item<double>();
+    left += (read(summed, name, at::kFloat) - expected).square().sum().item<double>();
+    EXPECT_TRUE(at::equal(read(summed, name, at::kFloat), read(inPlace, name, at::kFloat))) << name;
+    EXPECT_TRUE(at::equal(read(summed, name, at::kFloat), read(again, name, at::kFloat))) << name;
+  }
+  EXPECT_GT(lost, 0);
+  EXPECT_LT(left, lost / 2);
+}
+
+TEST(Precision, MicroBatchesInFp32_ResumeAndCountTheirBytes) {
+  const TemporaryFolder folder;
+  const auto run = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"--precision", "fp16", "--accumulate", "3", "--batch-size", "2", "--memory-metrics"});
+    return train(more);
+  };
+  const auto gradientBytes = [](const ProgramResult& finished) {
+    return stepsOf(finished.out).at(0)["gradient_bytes_held"].get<int64_t>();
+  };
+  const auto plain = run({"--steps", "2"});
+  const auto straight = run({"--steps", "4", "--accumulate-fp32"});
+  EXPECT_EQ(gradientBytes(straight), 3 * gradientBytes(plain));
+  digestOf(run({"--steps", "2", "--accumulate-fp32", "--checkpoint", folder / "part"}));
+  EXPECT_EQ(digestOf(run({"--steps", "4", "--accumulate-fp32", "--resume", folder / "part"})), digestOf(straight));
+  expectRefused(run({"--steps", "4", "--resume", folder / "part"}), "accumulate_fp32");
 }
 
 TEST(Precision, OneRank_EqualsTheLoopWithoutDdp) {
