@@ -33,6 +33,18 @@ def numbers_in(kind, low, high):
     return parse
 
 
+def distinct(parse):
+    """A list's parser that refuses what is named twice."""
+
+    def parse_once(text):
+        values = parse(text)
+        if len(set(values)) != len(values):
+            raise argparse.ArgumentTypeError(f"'{text}' names one twice")
+        return values
+
+    return parse_once
+
+
 SIZE_SUFFIXES = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -52,11 +64,9 @@ def names_of(known):
         for name in names:
             if name not in known:
                 raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
-        if len(set(names)) != len(names):
-            raise argparse.ArgumentTypeError(f"'{text}' names one twice")
         return names
 
-    return parse
+    return distinct(parse)
 
 
 def result_file(text):

@@ -30,8 +30,8 @@ rank (on a CPU; record_shapes=True, PyTorch from pip). tools/execution_traces/RE
 MAKE = """\
 Makes the trace of a training that nobody has run: what ranks compute and exchange by a method as its paper describes
 it. ddp: all-reduces of gradients in buckets, beside the backward pass. diloco: all numbers after every H steps; local
-SGD exchanges as much. streaming-diloco: fragments in turn, each every H steps, while ranks go on for some steps. One
-that begins too late to have arrived at the end is left out: take a multiple of H steps, and the overlap more."""
+SGD exchanges as much. streaming-diloco: fragments in turn, each every H steps, while ranks go on for some steps. A
+sum that would end after the last step is left out: take a multiple of H steps, and the overlap more."""
 
 
 def parse(arguments):
@@ -123,7 +123,8 @@ def write(traces, prefix, source):
         raise TraceError(
             f"{following} is there, of a trace of more than {len(traces)} ranks: remove it, or choose another PREFIX"
         )
-    write_all_whole({f"{prefix}.{rank}.et": trace.as_bytes(one, source) for rank, one in enumerate(traces)})
+    files = {id(one): trace.as_bytes(one, source) for one in traces}  # ranks may have the same trace
+    write_all_whole({f"{prefix}.{rank}.et": files[id(one)] for rank, one in enumerate(traces)})
     print(summary.text_of(traces))
     return 0
 

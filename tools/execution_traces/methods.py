@@ -3,7 +3,7 @@
 DDP      S. Li et al., "PyTorch Distributed", VLDB 2020, section 3.2: gradients in buckets, each summed while the rest
          of the backward pass is computed.
 DiLoCo   A. Douillard et al., "DiLoCo", 2023, algorithm 1: each rank takes H steps on its own, then all wait for the
-         mean of their ways. Local SGD (S. Stich, 2019, algorithm 1) exchanges as many bytes at the same moments.
+         mean of their parameters. Local SGD (S. Stich, 2019, algorithm 1) exchanges as many bytes at the same moments.
 streaming-diloco   A. Douillard et al., "Streaming DiLoCo with overlapping communication", 2025, sections 2.2 to 2.4:
          P fragments of the parameters take turns, each every H steps; a fragment's sum may take `overlap` steps, while
          the ranks go on; few bits a number. Sums of fewer bits than a float's count as all-reduces of as many bytes.
@@ -18,15 +18,16 @@ from gloo_bypass_tools.execution_traces.trace import MOST_COMM_BYTES, MOST_NODES
 
 DDP, DILOCO, STREAMING = "ddp", "diloco", "streaming-diloco"
 NAMES = (DDP, DILOCO, STREAMING)
-# As torch.nn.parallel.DistributedDataParallel has it; and a backward pass takes twice as long as a forward one.
+# No bucket has more, as in torch.nn.parallel.DistributedDataParallel, though here all are equal. A backward pass takes
+# twice as long as a forward one.
 BUCKET_BYTES = 25 * 1024 * 1024
 FORWARD_SHARE = 1 / 3
 
 
 @dataclass(frozen=True)
 class Method:
-    """`bits`: of a number that is exchanged. `inner_steps` (H), `fragments` (P, 1 but for streaming-diloco) and
-    `overlap` do not count for DDP."""
+    """`bits`: of a number that is exchanged. `inner_steps` (H) is 1 for DDP, `fragments` (P) 1 and `overlap` 0 for all
+    but streaming-diloco."""
 
     name: str
     parameters: int
@@ -47,6 +48,8 @@ def problem_of(method):
     """Why there is no such training; empty if there is."""
     if method.name != STREAMING and (method.fragments, method.overlap) != (1, 0):
         return f"{method.name} has neither fragments nor overlap: these are {STREAMING}'s"
+    if method.name == DDP and method.inner_steps != 1:
+        return f"{DDP} exchanges all gradients in each step: it has no inner steps"
     if method.inner_steps % method.fragments:
         return f"{method.inner_steps} inner steps are no multiple of {method.fragments} fragments"
     if method.overlap > method.inner_steps:

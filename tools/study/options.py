@@ -1,10 +1,9 @@
 """A study's options, the plan that follows from them, and the checks that need no run."""
 
-import argparse
 import os
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import assignment, names_of, number_in, numbers_in, size_of
+from gloo_bypass_tools.common.argument_types import assignment, distinct, names_of, number_in, numbers_in, size_of
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.fabric_run import place
 from gloo_bypass_tools.fabric_run.command import sysctl
@@ -33,13 +32,6 @@ def in_order_of(known):
         return tuple(name for name in known if name in names)
 
     return parse
-
-
-def losses_of(text):
-    values = numbers_in(float, 0, 50)(text)
-    if len(set(values)) != len(values):
-        raise argparse.ArgumentTypeError(f"'{text}' names one twice")
-    return values
 
 
 class Options:
@@ -100,7 +92,7 @@ def add_slow_edge(options, study):
     lossy = f", with loss {' and '.join(study.lossy['small'])} alone" if study.lossy["small"] else ""
     default = f"{', '.join(f'{one:g}' for one in study.losses)}{lossy}"
     about = f"per cent of the slow edge's frames, of all variants but base, as in 0,0.1,1 (default {default})"
-    options.add("--losses", "P,P", about, type=losses_of)
+    options.add("--losses", "P,P", about, type=distinct(numbers_in(float, 0, 50)))
     options.number("--ranks", "published: %(default)s (default)", 2, 64, default=study.ranks)
 
 

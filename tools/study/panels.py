@@ -2,7 +2,7 @@
 
 from gloo_bypass_tools.report import plots
 from gloo_bypass_tools.report.plots import WIDTH_IN, open_frame, place_of
-from matplotlib import pyplot
+from matplotlib import pyplot, rc_context
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
@@ -85,6 +85,18 @@ def whiskers(axes, at, middle, low, high, **look):
 def label_levels(axes, theme, what):
     axes.set_ylabel(what, fontsize=10)
     axes.grid(axis="y", color=theme.grid, linewidth=0.8)
+
+
+def write_same(make_figure, path):
+    """The figure that `make_figure()` returns as an SVG whose text stays text, and which is the same for the same
+    figure."""
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "gloo-bypass"}):
+        figure = make_figure()
+        try:
+            look = {"facecolor": figure.get_facecolor(), "metadata": {"Date": None, "Creator": None}}
+            figure.savefig(path, **look)
+        finally:
+            pyplot.close(figure)
 
 
 def write(figure, path):

@@ -61,6 +61,7 @@ def test_Fragments_ShareWhatDoesNotDivide():
     "changes, said",
     [
         ({"name": DDP}, "ddp has neither fragments nor overlap"),
+        ({"name": DDP, "fragments": 1, "overlap": 0}, "ddp exchanges all gradients in each step"),
         ({"fragments": 3}, "10 inner steps are no multiple of 3 fragments"),
         ({"overlap": 11}, "may not take 11 steps"),
         ({"steps": 11}, "11 steps are too few: all is exchanged, and has arrived, after 12"),

@@ -1,5 +1,6 @@
 """scripts/study utilisation: its cells, the published model, what it stores and draws; and one run of it."""
 
+import datetime
 import json
 import os
 import pathlib
@@ -8,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 from conftest import MACHINE, ROOT, right_to_namespaces
+from gloo_bypass_tools.report import machine
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.study.printed import utilisation as command
 from gloo_bypass_tools.study.utilisation import cells, model, picture, stored, tables
@@ -15,7 +17,6 @@ from gloo_bypass_tools.study.utilisation.cells import Cell
 
 SCRIPT = (ROOT / "scripts/study", "utilisation")
 BUILD = pathlib.Path(os.environ.get("STUDY_BUILD", ROOT / "build"))
-PAGE = ROOT / "docs/studies/utilisation"
 DDP, DILOCO, STREAMING, OVERLAPPED, FEW_BITS = cells.METHODS
 CELL = Cell("near", 100.0, "TCP", DILOCO)
 
@@ -56,8 +57,13 @@ def test_Edges_HoldWhatIsUnderWay():
 # ---- What is stored.
 
 
+def run_with(whole_s, left_out=()):
+    day, known = datetime.date(2026, 11, 27), machine.stored(MACHINE)
+    return stored.Run("0123abc", day, known, {"congestion_control": "bbr"}, {}, 0.1, 0.02, tuple(left_out), whole_s)
+
+
 def text_of(whole_s, left_out=()):
-    return stored.text_of(MACHINE | {"commit": "0123abc"}, 0.02, left_out, whole_s)
+    return stored.text_of(run_with(whole_s, left_out))
 
 
 def run_of(tmp_path, whole_s, left_out=()):
@@ -73,6 +79,19 @@ def test_StoredRun_IsWhatWasMeasured(tmp_path):
     assert run.utilisation(replace(CELL, transport="DPDK")) is None
 
 
+def test_Columns_StandInOneOrder_WhateverWasMeasuredFirst(tmp_path):
+    run = run_of(tmp_path, {replace(CELL, transport="UDP", rate_mbit=300.0): [20.0], CELL: [20.0]})
+    assert run.of("transport") == ["TCP", "UDP"] and run.of("rate_mbit") == [100.0, 300.0]
+
+
+def test_GoingOn_KeepsWhatTheFirstPartSays():
+    other = replace(CELL, transport="UDP")
+    before = run_with({CELL: [20.0]}, [(other.about, "failed"), ("something else", "failed")])
+    now = command.measured(before, 0.5, {CELL: [20.0], other: [21.0]}, {replace(CELL, transport="DPDK"): "why"})
+    assert now.others_cores == 0.5 and command.measured(before, None, {}, {}).others_cores == 0.02
+    assert [what for what, _ in now.left_out] == ["something else", replace(CELL, transport="DPDK").about]
+
+
 @pytest.mark.parametrize(
     "changes, said",
     [
@@ -80,7 +99,9 @@ def test_StoredRun_IsWhatWasMeasured(tmp_path):
         ({"more": 1}, "'more' is unknown"),
         ({"rows": [vars(CELL) | {"whole_s": []}]}, "'whole_s' is empty"),
         ({"rows": [vars(CELL) | {"whole_s": [-1]}]}, "not above 0"),
-        ({"rows": [vars(CELL) | {"whole_s": [1], "place": "moon"}]}, "no place 'moon'"),
+        ({"rows": [vars(CELL) | {"whole_s": [1], "place": "moon"}]}, "'place' is 'moon'"),
+        ({"ranks": 3}, "its ranks are not those that this program has"),
+        ({"methods": {}}, "its methods are not those"),
         ({"rows": [vars(CELL) | {"whole_s": [1]}] * 2}, "one twice"),
     ],
 )
@@ -112,12 +133,20 @@ def test_Draw_RenewsThePageAndThePicture(tmp_path):
 # ---- The command.
 
 
+def needs_run(test):
+    why = right_to_namespaces() or ("" if (BUILD / command.FABRIC).exists() else "the fabric is not built")
+    why = why or ("" if (BUILD / command.PLUGIN).exists() else "the plug-in is not built")
+    return pytest.mark.skipif(bool(why), reason=why or "there is all")(test)
+
+
 @pytest.mark.parametrize(
     "arguments, reason",
     [
         (["--places", "moon"], "'moon' is none of"),
         (["--methods", "9"], "--methods"),
         (["--rates", "0"], "--rates"),
+        (["--rates", "100,100"], "'100,100' names one twice"),
+        (["--methods", "1,1"], "names one twice"),
         (["--transports", "RDMA"], "'RDMA' is none of"),
         (["--build", "/no/such"], "run scripts/build first"),
         (["--draw", "/no/such"], "/no/such/run.json"),
@@ -128,8 +157,7 @@ def test_BadInput_IsOneLineAndStatusTwo(arguments, reason):
     assert ended.returncode == 2 and reason in ended.stderr.splitlines()[-1]
 
 
-@pytest.mark.skipif(not (BUILD / command.FABRIC).exists(), reason="the fabric is not built")
-@pytest.mark.skipif(bool(right_to_namespaces()), reason="no namespaces here")
+@needs_run
 def test_OneMethod_IsMeasured_AndWhatIsThereIsNotMeasuredAgain(tmp_path):
     path = tmp_path / "run.json"
     words = [
@@ -145,16 +173,29 @@ def test_OneMethod_IsMeasured_AndWhatIsThereIsNotMeasuredAgain(tmp_path):
         "--build",
         BUILD,
     ]
-    words += ["--json", path]
-    ended = subprocess.run(words, capture_output=True, text=True, timeout=170)
+    words += ["--json", path, "--output"]
+    ended = subprocess.run([*words, tmp_path / "one"], capture_output=True, text=True, timeout=170)
     assert ended.returncode == 0, ended.stderr
     assert "1 runs: " in ended.stdout and "| 10000 Mbit/s | DDP |" in ended.stdout
     run = stored.read(path)
     assert 0 < run.utilisation(Cell("near", 10000.0, "DPDK", DDP)) < 1
-    again = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    again = subprocess.run([*words, tmp_path / "two"], capture_output=True, text=True, timeout=60)
     assert again.returncode == 0 and "0 runs: " in again.stdout and stored.read(path).whole_s == run.whole_s
     record = json.loads(path.read_text()) | {"commit": "0123abc"}
     path.write_text(json.dumps(record))
-    other = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert other.returncode == 2 and "of another commit or machine (0123abc)" in other.stderr
+    other = subprocess.run([*words, tmp_path / "three"], capture_output=True, text=True, timeout=60)
+    assert other.returncode == 2 and "it is of another commit: choose another file" in other.stderr
     assert json.loads(path.read_text()) == record
+
+
+@needs_run
+def test_WhatFails_IsSaid_AndItsLogsAreKept(tmp_path):
+    (tmp_path / "build/tools/fabric").mkdir(parents=True)
+    fabric = tmp_path / "build/tools/fabric/fabric"
+    fabric.write_text("#!/bin/sh\nexit 3\n")
+    fabric.chmod(0o755)
+    words = [*SCRIPT, "--places", "near", "--rates", "100", "--methods", "1", "--transports", "TCP"]
+    words += ["--build", tmp_path / "build", "--output", tmp_path / "out", "--json", tmp_path / "run.json"]
+    ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1 and "not measured: DDP at 100 Mbit/s" in ended.stderr
+    assert (tmp_path / "out/1/log").exists() and not (tmp_path / "run.json").exists()

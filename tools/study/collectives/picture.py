@@ -4,7 +4,7 @@ number of ranks, measured above, the model below. Pure but for write()."""
 from gloo_bypass_tools.report import plots
 from gloo_bypass_tools.report.results_chart import size_label
 from gloo_bypass_tools.study import panels
-from matplotlib import pyplot, rc_context
+from matplotlib import pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 HEIGHT_IN = 2.3
@@ -14,8 +14,6 @@ CHOSEN = {"marker": "o", "markersize": 9, "fillstyle": "none", "linestyle": "", 
 LEVELS = (1, 2, 5, 10, 20, 50, 100)  # times the fastest
 LOWEST = 0.8
 LINE = {"marker": ".", "markersize": 4.5, "linewidth": 1.5}
-# Text stays text, and the same run gives the same bytes.
-AS_SVG = {"svg.fonttype": "none", "svg.hashsalt": "gloo-bypass"}
 
 
 def looks_of(run, link, theme):
@@ -100,10 +98,4 @@ def legend(figure, theme, entries):
 def write(run, folder):
     """An SVG for each link; their names are the links'."""
     for link in run.links():
-        with rc_context(AS_SVG):
-            figure = figure_of(run, link)
-            try:
-                look = {"facecolor": figure.get_facecolor(), "metadata": {"Date": None, "Creator": None}}
-                figure.savefig(folder / f"{link.name}.svg", **look)
-            finally:
-                pyplot.close(figure)
+        panels.write_same(lambda link=link: figure_of(run, link), folder / f"{link.name}.svg")

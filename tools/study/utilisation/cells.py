@@ -10,7 +10,7 @@ from gloo_bypass_tools.execution_traces.methods import DDP, DILOCO, STREAMING, M
 RANKS = 2
 # DistilGPT2's; in bfloat16, as the published models have them. A step of an accelerator that is not a fast one.
 PARAMETERS, BITS, STEP_S = 81_912_576, 16, 0.2
-# As in the papers: H, P, and the steps that an overlapped sum may take.
+# H, P and the steps that an overlapped sum may take: chosen here, within what the papers try.
 INNER_STEPS, FRAGMENTS, OVERLAP, FEW_BITS = 50, 5, 5, 4
 DDP_STEPS = 3
 

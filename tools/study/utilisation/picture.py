@@ -1,23 +1,21 @@
 """A stored run as a picture: utilisation against rate, a column for each transport, a row for each place; dashed, the
-published model. Pure but for write()."""
+model. Pure but for write()."""
 
 from gloo_bypass_tools.report import plots
 from gloo_bypass_tools.study import panels
 from gloo_bypass_tools.study.utilisation import cells, stored
 from gloo_bypass_tools.study.utilisation.cells import Cell
-from matplotlib import pyplot, rc_context
+from matplotlib import pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 HEIGHT_IN = 2.2
 LEGEND_IN = 0.75
 LINE = {"marker": "o", "markersize": 4, "linewidth": 1.8}
 MODEL = {"linewidth": 1.1, "alpha": 0.75}
-AS_SVG = {"svg.fonttype": "none", "svg.hashsalt": "gloo-bypass"}
 
 
 def colours_of(run, theme):
-    colours = (*theme.series, theme.faint)
-    return {method: colours[index % len(colours)] for index, method in enumerate(run.of("method"))}
+    return {method: panels.look_of(index, theme)["color"] for index, method in enumerate(run.of("method"))}
 
 
 def draw_panel(axes, run, place, transport, colours):
@@ -47,7 +45,7 @@ def figure_of(run, theme=plots.LIGHT):
     for axes in grid[-1]:
         axes.set_xlabel("Mbit/s", fontsize=9)
     entries = [(method, {"color": colour}) for method, colour in colours.items()]
-    entries.append(("published model", {"color": theme.ink, "linestyle": "--", "linewidth": 1.1}))
+    entries.append(("model", {"color": theme.ink, "linestyle": "--", "linewidth": 1.1}))
     lines = [pyplot.Line2D([], [], **({"linewidth": 2} | look), label=label) for label, look in entries]
     share = LEGEND_IN / figure.get_figheight()
     figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))
@@ -57,10 +55,4 @@ def figure_of(run, theme=plots.LIGHT):
 
 
 def write(run, path):
-    with rc_context(AS_SVG):
-        figure = figure_of(run)
-        try:
-            look = {"facecolor": figure.get_facecolor(), "metadata": {"Date": None, "Creator": None}}
-            figure.savefig(path, **look)
-        finally:
-            pyplot.close(figure)
+    panels.write_same(lambda: figure_of(run), path)

@@ -1,10 +1,13 @@
 """The stored run of the study.
 
     {"schema": "gloo-bypass/study-utilisation/1", "commit": "0123abc", "date": "2026-11-27", "machine": {...},
-     "load_before": 0.1, "others_cores": 0.02, "left_out": [{"what": ..., "why": ...}],
+     "kernel_tcp": {...}, "programs": {"fabric": SHA-256, ...}, "load_before": 0.1, "others_cores": 0.02, "ranks": 2,
+     "methods": {"DDP": {"parameters": ..., "step_s": 0.2, ...}, ...}, "places": {"far": {"delay_ms": 50.0, ...}, ...},
+     "left_out": [{"what": ..., "why": ...}],
      "rows": [{"place": "far", "rate_mbit": 100.0, "transport": "TCP", "method": "DDP", "whole_s": [40.1, 40.3]}, ...]}
 
-`whole_s`: what all steps of the method (cells.METHODS) took, in each run. Pure but for read().
+`whole_s`: what all steps of the method took, in each run. `load_before`, `others_cores`: the most of all sessions that
+the run was measured in. A run of other methods or places than today's is refused. Pure but for read().
 """
 
 import datetime
@@ -12,7 +15,6 @@ import json
 import statistics
 from dataclasses import dataclass, fields
 
-from gloo_bypass_tools.report import machine
 from gloo_bypass_tools.report.records import (
     RecordError,
     commit_at,
@@ -27,6 +29,7 @@ from gloo_bypass_tools.report.records import (
     value_at,
 )
 from gloo_bypass_tools.study.utilisation import cells, model
+from gloo_bypass_tools.study.transports import SWITCHED
 from gloo_bypass_tools.study.utilisation.cells import Cell
 
 SCHEMA = "gloo-bypass/study-utilisation/1"
@@ -39,14 +42,17 @@ class Run:
     commit: str
     date: datetime.date
     machine: dict
+    kernel_tcp: dict
+    programs: dict
     load_before: float
     others_cores: float | None
     left_out: tuple
     whole_s: dict
 
     def of(self, name):
-        """The values of a cell's field, each once, in the run's order."""
-        return list(dict.fromkeys(getattr(cell, name) for cell in self.whole_s))
+        """The values of a cell's field, each once, in the order of ORDERS, whatever was measured first."""
+        order = ORDERS.get(name)
+        return sorted({getattr(cell, name) for cell in self.whole_s}, key=order and order.index)
 
     def utilisations(self, cell):
         """Of each run; empty where it was not measured."""
@@ -63,25 +69,41 @@ def modelled(cell):
     return cells.utilisation(method, model.of_cell(cell, method))
 
 
-KEYS = {"schema", "rows"} | {one.name for one in fields(Run)} - {"whole_s"}
+ORDERS = {"place": list(cells.PLACES), "method": list(cells.METHODS), "transport": list(SWITCHED)}
+FIXED = {
+    "ranks": cells.RANKS,
+    "methods": {name: vars(method) for name, method in cells.METHODS.items()},
+    "places": {name: vars(place) for name, place in cells.PLACES.items()},
+}
+KEYS = {"schema", "rows", *FIXED} | {one.name for one in fields(Run)} - {"whole_s"}
 ROW_KEYS = {one.name for one in fields(Cell)} | {"whole_s"}
 
 
-def text_of(described, others_cores, left_out, whole_s):
+def text_of(run):
     """The file's text, a line for each row."""
     head = {
         "schema": SCHEMA,
-        "commit": described["commit"],
-        "date": machine.today(),
-        "machine": machine.stored(described),
-        "load_before": described["load_before"],
-        "others_cores": others_cores,
-        "left_out": [{"what": what, "why": why} for what, why in left_out],
+        "commit": run.commit,
+        "date": run.date.isoformat(),
+        "machine": run.machine,
+        "kernel_tcp": run.kernel_tcp,
+        "programs": run.programs,
+        "load_before": run.load_before,
+        "others_cores": run.others_cores,
+        **FIXED,
+        "left_out": [{"what": what, "why": why} for what, why in run.left_out],
     }
+    cells_in_order = sorted(run.whole_s, key=place_of)
     rows = ",\n".join(
-        f"  {json.dumps(vars(cell) | {'whole_s': [round(one, 4) for one in times]})}" for cell, times in whole_s.items()
+        f"  {json.dumps(vars(cell) | {'whole_s': [round(one, 4) for one in run.whole_s[cell]]})}"
+        for cell in cells_in_order
     )
     return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "rows": [\n{rows}\n ]\n}}\n'
+
+
+def place_of(cell):
+    named = {name: order.index(getattr(cell, name)) for name, order in ORDERS.items()}
+    return named["place"], cell.rate_mbit, named["method"], named["transport"]
 
 
 def row_at(place, record):
@@ -92,8 +114,9 @@ def row_at(place, record):
         text_at(place, record, "transport"),
         text_at(place, record, "method"),
     )
-    if cell.place not in cells.PLACES or cell.method not in cells.METHODS:
-        raise RecordError(f"{place}: there is no place '{cell.place}', or no method '{cell.method}'")
+    for name, known in ORDERS.items():
+        if getattr(cell, name) not in known:
+            raise RecordError(f"{place}: '{name}' is '{getattr(cell, name)}', none of {', '.join(known)}")
     each = dict(enumerate(value_at(place, record, "whole_s", list)))
     times = tuple(positive_at(f"{place}: whole_s", each, index) for index in each)
     if not times:
@@ -104,6 +127,9 @@ def row_at(place, record):
 def read(path):
     record = of_schema(path, SCHEMA)
     only(path, record, KEYS)
+    for key, value in FIXED.items():
+        if record.get(key) != json.loads(json.dumps(value)):
+            raise RecordError(f"{path}: its {key} are not those that this program has: measure anew")
     rows = [row_at(f"{path}: rows[{at}]", one) for at, one in enumerate(value_at(path, record, "rows", list))]
     left_out = value_at(path, record, "left_out", list)
     if not rows or len(dict(rows)) != len(rows):
@@ -112,6 +138,8 @@ def read(path):
         commit_at(path, record, "commit", "( with uncommitted changes)?|unknown"),
         date_at(path, record, "date"),
         machine_at(path, record),
+        value_at(path, record, "kernel_tcp", dict),
+        value_at(path, record, "programs", dict),
         number_at(path, record, "load_before"),
         number_at(path, record, "others_cores", nullable=True),
         tuple((text_at(path, one, "what"), text_at(path, one, "why")) for one in left_out),

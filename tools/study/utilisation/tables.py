@@ -33,7 +33,7 @@ def table(run, place):
             first = run.utilisation(row[0])
             measured = [cell_text(run, cell, first) for cell in row]
             lines.append([f"{rate:g} Mbit/s", method, *measured, percent([stored.modelled(row[0])])])
-    return markdown(["", "", *transports, "published model"], lines)
+    return markdown(["", "", *transports, "model"], lines)
 
 
 def whole(run):
