@@ -51,11 +51,7 @@ void Swift::onSent(TimePoint, std::size_t bytes, std::size_t inFlightBytes) {
 
 void Swift::onAck(const AckSample& measured) {
   AckSample sample = measured;
-  // What the peer's own data do on the way back is no reason to send less.
-  if (sample.rtt > Duration{0}) {
-    const Duration least = std::min(sample.rtt, std::max(minRtt_, Duration{1}));
-    sample.rtt = std::max(sample.rtt - sample.returnQueue, least);
-  }
+  if (sample.rtt > Duration{0}) sample.rtt = withoutReturnQueue(sample);
   if (sample.ackedBytes > 0) timeouts_ = 0;
   if (sample.smoothedRtt > Duration{0}) smoothedRtt_ = sample.smoothedRtt;
   if (sample.rtt > Duration{0}) updateMinimalRtt(sample);
@@ -98,14 +94,23 @@ Duration Swift::targetDelay() const {
   return minRtt_ + minRtt_ / 2 + std::max(hostDelay_, burstDelay()) + Duration(static_cast<Duration::rep>(scaling));
 }
 
-Duration Swift::burstDelay() const {
+// What the peer's own data do on the way back is no reason to send less, as long as no more than three bursts are under
+// way: with more, hosts that are busy send and receive by turns.
+Duration Swift::withoutReturnQueue(const AckSample& sample) const {
+  const Duration most = std::clamp(burstTime() - burstDelay(), Duration{0}, kMaxBurstDelay);
+  const Duration least = std::min(sample.rtt, std::max(minRtt_, Duration{1}));
+  return std::max(sample.rtt - std::min(sample.returnQueue, most), least);
+}
+
+// What three bursts of a host take at the flow's rate; zero before it is known.
+Duration Swift::burstTime() const {
   const double rate = maxRate_.maximum();
   if (rate <= 0) return Duration{0};
-  const double seconds = kHostBurstBytes / rate;
-  return seconds < std::chrono::duration<double>(kMaxBurstDelay).count()
-             ? std::chrono::duration_cast<Duration>(std::chrono::duration<double>(seconds))
-             : kMaxBurstDelay;
+  const auto seconds = std::chrono::duration<double>(std::min(kHostBurstBytes / rate, 1.0));
+  return std::chrono::duration_cast<Duration>(seconds);
 }
+
+Duration Swift::burstDelay() const { return std::min(burstTime(), kMaxBurstDelay); }
 
 void Swift::updateRate(const AckSample& sample) {
   const double rate = sample.deliveryRateBytesPerSecond;

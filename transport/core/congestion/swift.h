@@ -7,11 +7,11 @@
 //   at most
 //
 // Differences from the paper, and why:
-// - One delay, there and back but for the queue on the way back, which a peer that sends as much fills
-// (return_queue.h):
-//   there are no NIC timestamps to tell the fabric's from the host's. The host delay, 150 us to
-//   begin with, covers our own batching, delayed acknowledgements and the scheduling of a polling thread. At 10 Gbit/s
-//   and less three bursts of each flow take longer; with less under way a link is idle until busy hosts have run again.
+// - One delay, there and back: there are no NIC timestamps to tell the fabric's from the host's. Below 790 Mbit/s it is
+//   without the queue on the way back (return_queue.h), which a peer that sends as much fills.
+// - The host delay, 150 us to begin with, covers our own batching, delayed acknowledgements and the scheduling of a
+//   polling thread. At 10 Gbit/s and less three bursts of each flow take longer; with less under way a link is idle
+//   until busy hosts have run again.
 // - A queue that a decrease has cut by a part is shorter by that part a round trip later. Delay that is gone altogether
 //   was none: a host waited for a core. Then the decrease is undone and the host delay doubles, up to 1 ms; it halves
 //   each 100 ms. So a flow between busy hosts keeps enough under way to last through such waits, and one between hosts
@@ -56,6 +56,8 @@ class Swift final : public CongestionController {
   void judgeDecrease(const AckSample& sample);
   void forgetHostDelay(TimePoint now);
   void updateRate(const AckSample& sample);
+  Duration withoutReturnQueue(const AckSample& sample) const;
+  Duration burstTime() const;
   Duration burstDelay() const;
   bool mayDecrease(TimePoint now) const { return now - lastDecrease_ >= smoothedRtt_; }
 
