@@ -199,3 +199,9 @@ def test_WhatFails_IsSaid_AndItsLogsAreKept(tmp_path):
     ended = subprocess.run(words, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1 and "not measured: DDP at 100 Mbit/s" in ended.stderr
     assert (tmp_path / "out/1/log").exists() and not (tmp_path / "run.json").exists()
+
+
+def test_Page_InTheTree_HasTheTablesOfItsRun():
+    page = ROOT / "docs/studies/utilisation"
+    text, run = (page / command.PAGE).read_text(), stored.read(page / command.RUN_FILE)
+    assert tables.renewed(text, run, page) == text, "scripts/study utilisation --draw docs/studies/utilisation"
