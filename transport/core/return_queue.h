@@ -1,9 +1,9 @@
 // How long a datagram waited in queues on its way here, by its own time stamp: how much longer its way took than that
 // of the quickest one of the last seconds. The two hosts' clocks need not agree, only go equally fast. Pure.
 //
-// A round trip also has the queue of the way back, which the peer's data fills. Who took that for a queue of his own
-// would leave the way to the peer idle: of two hosts that send to each other, one would get the more of the link the
-// less the other one has.
+// A round trip also has the queue of the way back, which the peer's data fill. A sender that took it for its own queue
+// would slow down. Of two hosts that send to each other, one would then fill its way, and the other one's would be
+// idle.
 #pragma once
 
 #include <algorithm>
@@ -19,8 +19,9 @@ class ReturnQueue {
   // Both in ticks, which wrap around: of this host's clock as the datagram arrived, of the peer's as it was sent.
   Duration of(TimePoint now, std::uint32_t arrived, std::uint32_t sent) {
     const std::uint32_t way = arrived - sent;
-    if (!begun_ || now - since_ > kAge) {
-      previous_ = begun_ ? least_ : way;
+    const Duration age = now - since_;
+    if (!begun_ || age > kAge) {
+      previous_ = begun_ && age <= 2 * kAge ? least_ : way;  // after a silence the clocks have drifted too far
       least_ = way;
       since_ = now;
       begun_ = true;

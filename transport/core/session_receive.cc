@@ -167,7 +167,7 @@ void Session::handleEcho(TimePoint now, const wire::PacketHeader& header) {
   path_.lastEcho = header.timestampEcho;
   const Duration rtt(rttTicks * wire::kTickNanoseconds + wire::kTickNanoseconds / 2);
   path_.rtt.addSample(now, rtt);
-  path_.latestReturnQueue = path_.returnQueue.of(now, ticks(now), header.timestamp);
+  if (!config_.losslessLink) path_.latestReturnQueue = path_.returnQueue.of(now, ticks(now), header.timestamp);
   if (path_.rttHistogram != nullptr) path_.rttHistogram->add(rtt);
 }
 

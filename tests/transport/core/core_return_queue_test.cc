@@ -34,6 +34,15 @@ TEST(ReturnQueue, QueueThatStays_IsForgottenAfterSeconds) {
   EXPECT_EQ(queue.of(kStart + seconds(17), 100 + kTicksAMillisecond, 0), Duration{0});
 }
 
+TEST(ReturnQueue, AfterASilence_NothingOfBeforeCounts) {
+  ReturnQueue queue;
+  (void)queue.of(kStart, 1000, 0);
+  // Ten minutes, in which clocks drift apart by 6 ms.
+  const std::uint32_t drifted = 1000 + 6 * kTicksAMillisecond;
+  EXPECT_EQ(queue.of(kStart + seconds(600), drifted, 0), Duration{0});
+  EXPECT_EQ(queue.of(kStart + seconds(601), drifted + kTicksAMillisecond, 0), milliseconds(1));
+}
+
 TEST(ReturnQueue, ClocksThatDriftApart_CountForMicrosecondsOnly) {
   ReturnQueue queue;
   Duration most{0};

@@ -80,7 +80,8 @@ class Swift final : public CongestionController {
   bool starting_ = true;                   // doubling, until the target is first passed
   bool windowLimited_ = false;             // this round filled the window; without that, growth would be unfounded
   bool lastRoundLimited_ = false;
-  WindowedMaximum<10> maxRate_;  // bytes per second, of the last rounds
+  static constexpr int kRateRounds = 10;  // as BBR's
+  WindowedMaximum<kRateRounds> maxRate_;  // bytes per second
   std::uint64_t round_ = 0;
   std::uint64_t roundEndDelivered_ = 0;
   int roundsUnderTarget_ = 0;  // in a row
