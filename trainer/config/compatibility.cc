@@ -36,7 +36,8 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
              averages = o.averaging.isUsed(), shards = o.sharding.isUsed(), sharesModel = o.modelParallel.isUsed(),
              isElastic = o.elastic.isUsed(), marks = !o.stepMarkers.empty(), hasTarget = o.targetLoss.isUsed(),
              holdsOut = o.evaluation.samples != 0, decays = o.schedule.shape != ScheduleShape::kConstant,
-             hasOwn = o.collectives == Collectives::kOwn, scalesRate = o.schedule.scaling != RateScaling::kNone;
+             hasOwn = o.collectives == Collectives::kOwn, scalesRate = o.schedule.scaling != RateScaling::kNone,
+             addsAll = o.sums != Sums::kReduced;
   const auto averagesBy = [&](auto... methods) { return ((o.averaging.method == methods) || ...); };
   const auto compressesBy = [&](auto method) { return o.compression.method == method; };
   const bool casts = compressesBy(CompressionMethod::kFp16) || compressesBy(CompressionMethod::kBf16);
@@ -52,15 +53,14 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       // Collectives.
       {hasOwn && isAlone, "--collectives chooses who runs what ranks exchange: nothing is exchanged with --no-ddp"},
       {hasOwn && o.segmentBytes != 0, "--segment-bytes is about Gloo's ring: not with --collectives own"},
-      {o.sums != Sums::kReduced && isAlone, "--sums {sums} is about what ranks add: nothing is with --no-ddp"},
-      {o.sums != Sums::kReduced && compresses, "--compress adds what it has sent, not by --sums {sums}"},
-      {o.sums != Sums::kReduced && averages, "--average adds no gradients of a step, which --sums {sums} is about"},
-      {o.sums != Sums::kReduced && shards,
-       "--zero leaves each rank a share of the sums, and --sums {sums} makes all of them at every rank"},
-      {o.sums != Sums::kReduced && sharesModel,
-       "{model_parallel} adds parts of activations, and --sums {sums} is about gradients"},
-      {o.sums != Sums::kReduced && o.segmentBytes != 0,
-       "--segment-bytes is about all-reduces: --sums {sums} makes none"},
+      {addsAll && isAlone, "--sums {sums} is how ranks' gradients are added: none are with --no-ddp"},
+      {addsAll && compresses, "--compress has a way of adding of its own: not with --sums {sums}"},
+      {addsAll && averages, "--average has a way of adding of its own: not with --sums {sums}"},
+      {addsAll && shards,
+       "--zero leaves each rank a share of the sums: not with --sums {sums}, which makes all of them on every rank"},
+      {addsAll && sharesModel,
+       "{model_parallel} goes without --sums {sums}: its ranks add parts of activations, not gradients"},
+      {addsAll && o.segmentBytes != 0, "--segment-bytes is about all-reduces: --sums {sums} makes none"},
       // Step markers.
       {marks && isAlone, "--step-markers marks all-reduces: --no-ddp makes none"},
       {marks && averages, "--step-markers marks the reducer's all-reduces: --average makes none"},

@@ -158,8 +158,8 @@ void addSynchronisationFlags(FlagGroup sync, Options& o) {
   sync.choice(
       "--sums", o.sums, kSums,
       "how ranks' gradients are added: on the way, as the all-reduce does (reduced); by each rank in the order "
-      "of the ranks, so that buckets, segments and algorithms change no bit (ordered); or so with what rounding "
-      "lost (compensated). The last two send N/2 times as many bytes");
+      "of the ranks, so that buckets, segments and algorithms change no bit (ordered); or in that order, and then what "
+      "rounding lost (compensated). The last two send N/2 times as many bytes");
   sync.onOff("--barrier,!--no-barrier", o.barrier, "barrier at the end of each step (default on)");
   sync.real("--bucket-cap-mb", o.bucketCapMb, 0.0001, 2047, "gradient bucket size in MiB");
   sync.real("--first-bucket-mb", o.firstBucketMb, 0.0001, 2047, "size of the first bucket to be ready, in MiB");
@@ -224,8 +224,8 @@ void addSharingFlags(CLI::App& app, Options& o) {
                "keep each block's input only and compute the rest again in backward: less memory for one forward more, "
                "the same bits");
   memory.onOff("--selective-checkpointing", o.selectiveCheckpointing,
-               "keep what attention is made of, and compute its scores, softmax and product again in backward: most of "
-               "long samples' memory, for little time, the same bits");
+               "do not keep attention's scores, softmax and product, but compute them again in backward: saves most of "
+               "long samples' memory for little time; the same bits");
   memory.onOff("--memory-metrics", o.memoryMetrics,
                "report each step's bytes of parameters, gradients and optimiser state, and the peak of all tensors");
 }

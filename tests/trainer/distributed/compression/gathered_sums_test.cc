@@ -147,11 +147,14 @@ TEST(Sums, ResumedRun_EndsBitIdentical_AndNotByOtherSums) {
 }
 
 TEST(Sums, WhatAddsOtherwise_IsRefused) {
-  expectRefused(train({"--sums", "ordered", "--no-ddp"}), "nothing is with --no-ddp");
-  expectRefused(train({"--sums", "ordered", "--compress", "topk"}), "--compress adds what it has sent");
-  expectRefused(train({"--sums", "compensated", "--average", "gossip"}), "--sums compensated is about");
+  expectRefused(train({"--sums", "ordered", "--no-ddp"}), "none are with --no-ddp");
+  expectRefused(train({"--sums", "ordered", "--compress", "topk"}),
+                "--compress has a way of adding of its own: not with --sums ordered");
+  expectRefused(train({"--sums", "compensated", "--average", "gossip"}),
+                "--average has a way of adding of its own: not with --sums compensated");
   expectRefused(train({"--sums", "compensated", "--zero", "2"}), "a share of the sums");
-  expectRefused(train({"--sums", "ordered", "--model-parallel", "gpipe"}), "--model-parallel gpipe adds parts");
+  expectRefused(train({"--sums", "ordered", "--model-parallel", "gpipe"}),
+                "--model-parallel gpipe goes without --sums ordered");
   expectRefused(train({"--sums", "ordered", "--segment-bytes", "4096"}), "makes none");
   expectRefused(train({"--sums", "sorted"}), "--sums");
 }
