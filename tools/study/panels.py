@@ -67,6 +67,14 @@ def key_of(figure, theme, entries):
     key.set_in_layout(False)
 
 
+def key_below(figure, theme, entries, share, columns):
+    """Under the panels, in this share of the figure's height: (label, look of a line) each."""
+    lines = [Line2D([], [], **({"linewidth": 2} | look), label=label) for label, look in entries]
+    look = {"frameon": False, "fontsize": 8.5, "labelcolor": theme.ink, "handlelength": 2.2, "columnspacing": 1.2}
+    figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))
+    figure.legend(handles=lines, loc="lower left", bbox_to_anchor=(0.01, 0.0), ncol=columns, **look)
+
+
 def shade_events(axes, theme, events):
     """Grey, from marker to marker; the scale is left to the lines."""
     for begin, end in events:

@@ -4,12 +4,11 @@ number of ranks, measured above, the model below. Pure but for write()."""
 from gloo_bypass_tools.report import plots
 from gloo_bypass_tools.report.results_chart import size_label
 from gloo_bypass_tools.study import panels
-from matplotlib import pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 HEIGHT_IN = 2.3
 WIDTH_IN = 9.0
-LEGEND_SHARE = 0.08  # of the figure's height, below
+LEGEND_SHARE, LEGEND_COLUMNS = 0.08, 6  # of the figure's height, below
 CHOSEN = {"marker": "o", "markersize": 9, "fillstyle": "none", "linestyle": "", "markeredgewidth": 1.4}
 LEVELS = (1, 2, 5, 10, 20, 50, 100)  # times the fastest
 LOWEST = 0.8
@@ -84,15 +83,8 @@ def figure_of(run, link, theme=plots.LIGHT):
     grid[1][0].set_ylabel("model", fontsize=9.5)
     chosen = "what runs by default" if link.default else "what the table chooses"
     key = [(name, look) for name, look in looks.items()] + [(chosen, CHOSEN | {"color": theme.ink})]
-    legend(figure, theme, key)
+    panels.key_below(figure, theme, key, LEGEND_SHARE, LEGEND_COLUMNS)
     return figure
-
-
-def legend(figure, theme, entries):
-    lines = [pyplot.Line2D([], [], **({"linewidth": 2} | look), label=label) for label, look in entries]
-    look = {"frameon": False, "fontsize": 8.5, "labelcolor": theme.ink, "handlelength": 2.2, "columnspacing": 1.2}
-    figure.get_layout_engine().set(rect=(0, LEGEND_SHARE, 1, 1 - LEGEND_SHARE))
-    figure.legend(handles=lines, loc="lower left", bbox_to_anchor=(0.01, 0.0), ncol=6, **look)
 
 
 def write(run, folder):

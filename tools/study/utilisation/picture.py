@@ -5,7 +5,6 @@ from gloo_bypass_tools.report import plots
 from gloo_bypass_tools.study import panels
 from gloo_bypass_tools.study.utilisation import cells, stored
 from gloo_bypass_tools.study.utilisation.cells import Cell
-from matplotlib import pyplot
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 HEIGHT_IN = 2.2
@@ -46,11 +45,7 @@ def figure_of(run, theme=plots.LIGHT):
         axes.set_xlabel("Mbit/s", fontsize=9)
     entries = [(method, {"color": colour}) for method, colour in colours.items()]
     entries.append(("model", {"color": theme.ink, "linestyle": "--", "linewidth": 1.1}))
-    lines = [pyplot.Line2D([], [], **({"linewidth": 2} | look), label=label) for label, look in entries]
-    share = LEGEND_IN / figure.get_figheight()
-    figure.get_layout_engine().set(rect=(0, share, 1, 1 - share))
-    look = {"frameon": False, "fontsize": 9, "labelcolor": theme.ink, "ncol": 3}
-    figure.legend(handles=lines, loc="lower left", bbox_to_anchor=(0.01, 0.0), **look)
+    panels.key_below(figure, theme, entries, LEGEND_IN / figure.get_figheight(), columns=3)
     return figure
 
 
