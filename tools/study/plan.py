@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from gloo_bypass_tools.study import definition
 
-# Delay-based control (Swift) takes the wait for one of a few cores, which four ranks and the fabric share, for
-# congestion: its windows stay at two datagrams and edges without any delay become the slow ones. BBR measures rates.
+# Delay-based control (Swift) took the wait for one of a few cores, which four ranks and the fabric share, for
+# congestion when the runs in docs were measured: its windows stayed at two datagrams, and edges without any delay
+# became the slow ones. BBR measures rates. All runs of a study have the same.
 SETTINGS = {"GLOO_BYPASS_CONGESTION_CONTROL": "bbr"}
 
 

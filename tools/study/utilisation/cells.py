@@ -1,6 +1,7 @@
 """What is measured: methods of training over links. Pure.
 
-Ranks wait while they would compute, as those do whose accelerators compute: the processor is left to the transports.
+Ranks wait where they would compute, as hosts do while their accelerators compute: the processor is left to the
+transports.
 """
 
 from dataclasses import dataclass
@@ -91,6 +92,6 @@ def window_s(method):
 
 
 def utilisation(method, whole_s):
-    """The share of its time that a training computes which goes on like this. `whole_s`: what all steps took."""
+    """The share of its time that a training computes, if it goes on like this. `whole_s`: what all steps took."""
     exposed_s = max(whole_s - compute_s(method), 0.0)
     return window_s(method) / (window_s(method) + exposed_s)

@@ -2,10 +2,9 @@
 
 A sum takes what a ring's bytes and rounds take (tools/model/ring.py; Z. Charles et al., "Communication-Efficient
 Language Model Training Scales Reliably and Robustly: Scaling Laws for DiLoCo", 2025, appendix A.2, with bandwidth and
-latency).
-One sum follows the other. What is waited for and what goes on beside is the method's, simulated step by step as for
-figure 4 of the paper on Streaming DiLoCo; but DiLoCo's own sum is waited for here, where that figure has it beside a
-backward pass. Pure.
+latency). One sum follows the other. What is waited for and what goes on beside is the method's, simulated step by step
+as for figure 4 of the paper on Streaming DiLoCo; but DiLoCo's own sum is waited for here, where that figure has it
+beside a backward pass. Pure.
 """
 
 from gloo_bypass_tools.execution_traces import methods, plan
