@@ -11,7 +11,7 @@ def write_whole(target, content):
 
 
 def write_all_whole(contents):
-    """The same for {path: bytes}: none is renamed before all are written."""
+    """The same for {path: bytes}: none is renamed before all are written. The error names the file."""
     partial = {Path(f"{target}.partial"): target for target in contents}
     try:
         for path, target in partial.items():
@@ -21,7 +21,8 @@ def write_all_whole(contents):
                 os.fsync(file.fileno())
         for path, target in partial.items():
             os.replace(path, target)
-    except OSError:
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk's has none
         for path in partial:
             with contextlib.suppress(OSError):
                 path.unlink(missing_ok=True)

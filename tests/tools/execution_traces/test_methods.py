@@ -1,5 +1,6 @@
 """Traces of methods of training, made without a run."""
 
+import resource
 import subprocess
 from dataclasses import replace
 
@@ -85,3 +86,17 @@ def test_Make_WritesATraceThatIsRead(tmp_path):
     assert len(read) == 3 and sums_of(read[2])[1].step == 4
     refused = subprocess.run([*words[:-1], "0"], capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2 and "--ranks" in refused.stderr
+
+
+def test_Make_WithoutRoom_NamesTheFileAndLeavesNone(tmp_path):
+    words = [SCRIPT, "make", DILOCO, tmp_path / "run", "--parameters", "1e6", "--step", "0.01", "--steps", "100"]
+    limit = (1000, 1000)
+    ended = subprocess.run(
+        words,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )
+    assert ended.returncode == 1 and f"{tmp_path}/run.0.et" in ended.stderr.splitlines()[-1], ended.stderr
+    assert list(tmp_path.iterdir()) == []
