@@ -41,7 +41,7 @@ PRINTED = {
 }
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
 prints its tables with what was published,
-what was measured and what the model says. Those up to flow-symmetry are the published studies; the others sweep one \
+what was measured and what the model says. Those up to edge-bandwidth-training are the published studies; the others sweep one \
 parameter. RDMA runs over
 SoftRoCE, here or in a guest whose processor is emulated: its times there compare with those of TCP-netem, TCP beside \
 it, alone.

@@ -134,20 +134,18 @@ def flow_row(plan, study, record_runs, figure, listed):
 
 def rows_of(plan, study, record_runs):
     """Of the transports that trained the published model, figure by figure."""
-    listed = published_transports(plan)
-    if study.flows:
-        owners, make = dict(study.flows), flow_row
-        figures = [one for one in measurements.read() if owners.get(one.study) in plan.variants]
-    else:
-        make, figures = variant_row, [one for one in measurements.read() if one.study == study.published_name]
-        figures = [one for one in figures if one.variant in plan.variants]
-    rows = [make(plan, study, record_runs, figure, listed) for figure in figures if listed]
+    listed, owners, rows = published_transports(plan), dict(study.flows), []
+    for figure in measurements.read() if listed else ():
+        if figure.study == study.published_name and figure.variant in plan.variants:
+            rows.append(variant_row(plan, study, record_runs, figure, listed))
+        elif owners.get(figure.study) in plan.variants:
+            rows.append(flow_row(plan, study, record_runs, figure, listed))
     return [row for row in rows if row is not None]
 
 
 def is_published(study, point):
     wanted = study.published_name, point.name
-    return bool(study.flows) or any((one.study, one.variant) == wanted for one in measurements.read())
+    return any((one.study, one.variant) == wanted for one in measurements.read())
 
 
 def own_rows(plan, study, record_runs):
@@ -192,8 +190,12 @@ def flow_figure(run, start, end, metric, statistic, whole_epoch):
 
 
 def targets_of(plan, study, record_runs):
-    listed = (flow_targets, slow_edge_targets, byte_targets) if study.flows else (slow_edge_targets, byte_targets)
-    return [target for targets in listed for target in targets(plan, study, record_runs)]
+    flows = (flow_targets,) if study.flows else ()
+    return [
+        target
+        for targets in (*flows, slow_edge_targets, byte_targets)
+        for target in targets(plan, study, record_runs)
+    ]
 
 
 def measured_cells(plan, study, record_runs):

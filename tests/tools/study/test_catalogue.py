@@ -44,7 +44,7 @@ def test_catalogue_newFile_HasItsOwnModel(planted):
 
 def test_catalogue_names_AreNoneTwice():
     listed = [one for name in ("edge_latency", "scaling", "flap") for one in vars(studies)[name].STUDIES]
-    assert len(catalogue.STUDIES) == 16 and all(catalogue.STUDIES[one.name] is one for one in listed)
-    assert len({one.order for one in catalogue.STUDIES.values()}) == 16
+    assert len(catalogue.STUDIES) == 15 and all(catalogue.STUDIES[one.name] is one for one in listed)
+    assert len({one.order for one in catalogue.STUDIES.values()}) == 15
     assert all(set(one.quantities) <= set(sweep_tables.QUANTITIES) for one in catalogue.STUDIES.values())
     assert all(bool(one.quantities) == (one.layout == definition.SWEEP) for one in catalogue.STUDIES.values())

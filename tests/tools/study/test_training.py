@@ -374,7 +374,6 @@ def test_slowEdge_targets_AreOfWhatTheTransportCanHelp():
     assert [one.met for one in slow] == [False]
 
 
-FLOWS = catalogue.STUDIES["flow-symmetry"]
 FLOW_RUNS = [
     flow_run("ws=2", "TCP", flow(0, 1, 343e6, least=342e6), flow(1, 0, 343.5e6)),
     flow_run("ws=4", "TCP", flow(0, 3, 514e6), flow(3, 0, 5e6)),
@@ -383,7 +382,7 @@ FLOW_RUNS = [
 
 
 def test_flows_ofADirection_StandBesideThePublished():
-    rows = training_tables.rows_of(plan_for(study="flow-symmetry"), FLOWS, FLOW_RUNS)
+    rows = training_tables.rows_of(plan_for(), STUDY, FLOW_RUNS)
     one = row(rows, "ws=2, r0->r1", "bytes_per_event", "min")
     assert (one.table, one.published, one.measured["TCP"]) == ("5.5", 328.112, 342.0)
     # Each way half of what two ranks send; of four, a quarter of what goes the ring's way.
@@ -397,13 +396,13 @@ def test_flows_ofADirection_StandBesideThePublished():
 
 
 def test_flows_wholeEpoch_HaveTotalsOfAllPhases():
-    rows = training_tables.rows_of(plan_for(study="flow-symmetry", steps=0), FLOWS, FLOW_RUNS)
+    rows = training_tables.rows_of(plan_for(steps=0), STUDY, FLOW_RUNS)
     assert row(rows, "ws=2, r0->r1", "total_bytes", "sum").measured == {"TCP": 328.0}
     assert row(rows, "ws=2, r1->r0", "total_bytes", "sum").measured == {"TCP": 1000.0}
 
 
 def test_flows_ratios_AreOfTheFirstDirection():
-    rows = training_tables.rows_of(plan_for(study="flow-symmetry", steps=0), FLOWS, FLOW_RUNS)
+    rows = training_tables.rows_of(plan_for(steps=0), STUDY, FLOW_RUNS)
     ratio = row(rows, "ws=2, r1->r0", "bytes_per_event_ratio", "median")
     assert ratio.published == 1.0 and ratio.measured["TCP"] == pytest.approx(343.5 / 343)
     assert ratio.model["TCP"] == pytest.approx(1, abs=0.001)
@@ -443,7 +442,7 @@ def test_publishedFigures_AreShownByAStudyOrElsewhere():
 def test_targets_ofFlows_AreSymmetryAndOneWay():
     found = {
         one.label: one
-        for one in training_tables.targets_of(plan_for(study="flow-symmetry"), FLOWS, FLOW_RUNS)
+        for one in training_tables.targets_of(plan_for(), STUDY, FLOW_RUNS)
         if "bytes of" not in one.label
     }
     assert [(label, one.met) for label, one in found.items()] == [
