@@ -89,8 +89,8 @@ def test_command_flap_IsEventsOfTheLink():
 
 
 def test_command_bucketAndBatch_AreTheTrainers():
-    listed = words(BUCKET, "400MiB")
-    assert (value(listed, "--bucket-cap-mb"), value(listed, "--first-bucket-mb")) == ("400.0", "1")
+    listed = words(BUCKET, "500MiB")
+    assert (value(listed, "--bucket-cap-mb"), value(listed, "--first-bucket-mb")) == ("500.0", "1")
     strong = catalogue.STUDIES["strong-scaling"]
     assert [int(value(words(strong, f"ws={n}"), "--batch-size")) * n for n in (2, 3, 4)] == [24, 24, 24]
 
@@ -156,8 +156,8 @@ def model(study, name, key, base=None, cores=2, **changes):
 
 def test_model_bucket_MeetsItsBaseAndExposesOneBigBucket():
     assert model(BUCKET, "25MiB", "t_ar") == pytest.approx(1.5, rel=0.01)
-    assert model(BUCKET, "400MiB", "t_exposed") > model(BUCKET, "25MiB", "t_exposed")
-    assert model(BUCKET, "400MiB", "t_step") == pytest.approx(4.0 + model(BUCKET, "400MiB", "t_exposed") - 0.5)
+    assert model(BUCKET, "500MiB", "t_exposed") > model(BUCKET, "25MiB", "t_exposed")
+    assert model(BUCKET, "500MiB", "t_step") == pytest.approx(4.0 + model(BUCKET, "500MiB", "t_exposed") - 0.5)
     assert model(BUCKET, "1MiB", "bytes_per_event") == pytest.approx(686.2e6, rel=0.01)
     assert (
         model(BUCKET, "1MiB", "t_ar", model="tiny") == pytest.approx(1.5, rel=0.01)

@@ -78,7 +78,7 @@ STUDIES = (
                 label=f"{size:g}",
                 published=("batch-size", "bs=8") if size == 25 else (),
             )
-            for size in (1.0, 5.0, 25.0, 100.0, 400.0)
+            for size in (1.0, 10.0, 25.0, 100.0, 500.0)
         ),
         quantities=("t_step", "t_ar", "t_exposed", "bytes_per_event"),
         same_bits=True,
