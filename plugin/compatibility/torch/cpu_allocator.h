@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
 
 #include <c10/core/CPUAllocator.h>
 
@@ -15,6 +17,8 @@ namespace gloo_bypass::torch_version {
 
 using MemoryObserver = void (*)(int64_t bytes);  // negative: freed; called from any thread
 
+// A block's context is its memory, as Allocator::raw_allocate() demands, with which oneDNN takes its buffers. So what a
+// block needs at its end is kept here.
 class ObservedCpuAllocator final : public at::Allocator {
  public:
   ObservedCpuAllocator(at::Allocator& allocator, MemoryObserver observer)
@@ -22,6 +26,7 @@ class ObservedCpuAllocator final : public at::Allocator {
 
   at::DataPtr allocate(std::size_t bytes) const { return observed(bytes); }
   at::DataPtr allocate(std::size_t bytes) { return observed(bytes); }
+  at::DeleterFnPtr raw_deleter() const override { return &free; }
   void copy_data(void* to, const void* from, std::size_t bytes) const { std::memcpy(to, from, bytes); }
 
  private:
@@ -30,17 +35,36 @@ class ObservedCpuAllocator final : public at::Allocator {
     int64_t bytes;
     MemoryObserver observer;
   };
+  struct Blocks {
+    std::mutex mutex;
+    std::unordered_map<void*, Block> byMemory;
+  };
 
-  at::DataPtr observed(std::size_t bytes) const {
-    auto block = std::make_unique<Block>(Block{allocator_.allocate(bytes), static_cast<int64_t>(bytes), observer_});
-    observer_(block->bytes);
-    void* const data = block->memory.get();
-    return {data, block.release(), &free, at::kCPU};
+  // Never destroyed: tensors may live longer than what is static.
+  static Blocks& blocks() {
+    static auto* all = new Blocks;
+    return *all;
   }
 
-  static void free(void* context) {
-    const std::unique_ptr<Block> block(static_cast<Block*>(context));
-    block->observer(-block->bytes);
+  at::DataPtr observed(std::size_t bytes) const {
+    auto memory = allocator_.allocate(bytes);
+    void* const data = memory.get();
+    if (data != nullptr) {
+      observer_(static_cast<int64_t>(bytes));
+      const std::lock_guard lock(blocks().mutex);
+      blocks().byMemory.emplace(data, Block{std::move(memory), static_cast<int64_t>(bytes), observer_});
+    }
+    return {data, data, &free, at::kCPU};
+  }
+
+  static void free(void* data) {
+    const auto block = [&] {
+      const std::lock_guard lock(blocks().mutex);
+      return blocks().byMemory.extract(data);
+    }();
+    if (!block.empty()) {
+      block.mapped().observer(-block.mapped().bytes);
+    }
   }
 
   at::Allocator& allocator_;
@@ -49,8 +73,8 @@ class ObservedCpuAllocator final : public at::Allocator {
 
 // Starts to observe, for the rest of the process.
 inline void observeCpuMemory(MemoryObserver observer) {
-  static ObservedCpuAllocator allocator(*c10::GetCPUAllocator(), observer);
-  c10::SetCPUAllocator(&allocator);
+  static auto* allocator = new ObservedCpuAllocator(*c10::GetCPUAllocator(), observer);
+  c10::SetCPUAllocator(allocator);
 }
 
 }  // namespace gloo_bypass::torch_version

@@ -182,6 +182,18 @@ TEST(Memory, TooLittle_IsSaidBeforeAnyRankStarts) {
                 "1024 ranks of 1024 need 1342.1 GB");
 }
 
+// On processors that multiply bf16 in hardware the library there takes its buffers from the observed allocator.
+TEST(Memory, MetricsInSixteenBits_HaveTheMasters) {
+  const auto parameters = Gpt2(Gpt2Config::of("tiny"), at::kFloat).parameterCount();
+  const auto finished = train({"--steps", "2", "--memory-metrics", "--precision", "bf16"});
+  const auto steps = stepsOf(finished.out);
+  ASSERT_EQ(steps.size(), 2u) << finished.err;
+  EXPECT_EQ(steps[1]["parameter_bytes"], 2 * parameters);
+  EXPECT_EQ(steps[1]["gradient_bytes_held"], 2 * parameters);
+  EXPECT_EQ(steps[1]["optimizer_bytes"], 12 * parameters);
+  EXPECT_GT(steps[1]["peak_tensor_bytes"], 16 * parameters);
+}
+
 TEST(Memory, Formula_IsThePapers) {
   Options options;
   options.model = "distilgpt2";
