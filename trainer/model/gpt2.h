@@ -76,6 +76,7 @@ class Gpt2 {
 
   // Of all forwards from now on; not owned, null for none.
   void runPartsBy(PartRunner* runner) { partRunner_ = runner; }
+  PartRunner* partRunner() const { return partRunner_; }
   void splitBlocksBy(BlockSplit* split) { blockSplit_ = split; }
   // From now on, blocks keep their input only and compute the rest again in backward (activation_checkpointing.h): the
   // same bits.

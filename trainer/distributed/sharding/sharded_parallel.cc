@@ -1,6 +1,7 @@
 #include "trainer/distributed/sharding/sharded_parallel.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -13,8 +14,8 @@
 namespace gloo_bypass::trainer {
 namespace {
 
-constexpr size_t kCollectivesInFlight =
-    3;  // bounds the memory of what is on its way; one for each of c10d's threads, and one to come
+// Bounds the memory of what is on its way; one for each of c10d's threads, and one to come.
+constexpr size_t kReductionsInFlight = 3;
 constexpr double kMebibyte = 1 << 20;
 
 }  // namespace
@@ -34,21 +35,32 @@ struct ShardedParallel::Hooks {
 
 // Stage 3. A block's parameters are gathered before its forward and released after it, gathered again when backward
 // reaches its output and released with its last gradient. The head's stay from its forward to its backward, which
-// follows at once.
+// follows at once. The next unit's gathering begins before this one is computed: in forward unit 0, the blocks
+// in their order, unit 0 for the head; in backward the blocks before this one.
 class ShardedParallel::Residence final : public PartRunner {
  public:
   explicit Residence(ShardedParallel& owner) : owner_(owner) {}
 
   at::Tensor run(ForwardPart part, size_t unit, const at::Tensor& x, const PartComputation& compute) override {
     owner_.gather(unit);
+    if (part != ForwardPart::kHead) {
+      owner_.gatherAhead((unit + 1) % owner_.units_.size());
+    }
     auto output = compute(x);
     if (part == ForwardPart::kHead && output.requires_grad()) {
-      x.register_hook([this, unit](const at::Tensor&) { owner_.units_[unit].release(); });
       return output;
     }
     owner_.units_[unit].release();
     if (part == ForwardPart::kBlock && output.requires_grad()) {
-      output.register_hook([this, unit](const at::Tensor&) { owner_.gather(unit); });
+      output.register_hook([this, unit](const at::Tensor&) {
+        if (unit + 1 == owner_.units_.size()) {
+          owner_.units_[0].release();  // the head's backward is done
+        }
+        owner_.gather(unit);
+        if (unit > 1) {
+          owner_.gatherAhead(unit - 1);
+        }
+      });
     }
     return output;
   }
@@ -93,20 +105,24 @@ ShardedParallel::ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<Flat
 
 ShardedParallel::~ShardedParallel() = default;
 
-template <typename Piece>
-void ShardedParallel::inPieces(size_t unit, const Piece& piece) const {
+std::vector<Piece> ShardedParallel::piecesOf(size_t unit) const {
   const int64_t elements = units_[unit].shardElements();
   const auto bytes = static_cast<int64_t>(units_[unit].whole().nbytes());
-  const int64_t pieces = std::clamp<int64_t>((bytes + pieceBytes_ - 1) / pieceBytes_, 1, elements);
-  for (int64_t i = 0; i < pieces; ++i) {
-    piece(elements * i / pieces, elements * (i + 1) / pieces);
+  const int64_t count = std::clamp<int64_t>((bytes + pieceBytes_ - 1) / pieceBytes_, 1, elements);
+  std::vector<Piece> pieces;
+  for (int64_t i = 0; i < count; ++i) {
+    pieces.emplace_back(elements * i / count, elements * (i + 1) / count);
   }
+  return pieces;
 }
 
 void ShardedParallel::beforeBackward(bool synchronise) {
   isReducing_ = synchronise || stage_ > 1;
   isFinishQueued_ = false;
   std::fill(gradientsReady_.begin(), gradientsReady_.end(), size_t{0});
+  if (stage_ == 3) {
+    gatherAhead(units_.size() - 1);  // beside the head's backward
+  }
 }
 
 void ShardedParallel::gradientReady(size_t unit) {
@@ -145,13 +161,13 @@ void ShardedParallel::reduce(size_t unit) {
     }
   }
   const auto byRank = flat.view({ranks, -1});
-  inPieces(unit, [&](int64_t begin, int64_t end) {
-    while (reductions_.size() >= kCollectivesInFlight) {
+  for (const auto& [begin, end] : piecesOf(unit)) {
+    while (reductions_.size() >= kReductionsInFlight) {
       settleOldest();
     }
     const auto rows = byRank.slice(1, begin, end).contiguous();
     reductions_.push_back({PendingCollective::reduceScatter(communicator_, rows), unit, begin});
-  });
+  }
 }
 
 void ShardedParallel::settleOldest() {
@@ -193,26 +209,21 @@ void ShardedParallel::updateParameters() {
   }
 }
 
-// The whole unit from the ranks' shards.
 void ShardedParallel::gather(size_t unit) {
-  const at::NoGradGuard noGrad;
-  if (stage_ == 3 && units_[unit].isWhole()) {
-    return;
-  }
-  units_[unit].materialize();
-  // Detached: values that autograd has saved are given back as they were, which is no change to them.
-  const auto whole = units_[unit].whole().detach(), shard = units_[unit].shard().detach();
-  std::deque<PendingCollective> pending;
-  inPieces(unit, [&](int64_t begin, int64_t end) {
-    if (pending.size() >= kCollectivesInFlight) {
-      pending.front().wait();
-      pending.pop_front();
+  if (ahead_) {
+    if (ahead_->first != unit) {
+      throw std::logic_error("ZeRO: a forward or backward in another order than its units");
     }
-    pending.push_back(PendingCollective::allGather(communicator_, shard.narrow(0, begin, end - begin),
-                                                   units_[unit].pieces(whole, begin, end)));
-  });
-  for (auto& collective : pending) {
-    collective.wait();
+    ahead_->second.finish();
+    ahead_.reset();
+  } else if (stage_ < 3 || !units_[unit].isWhole()) {
+    UnitGather(communicator_, units_[unit], piecesOf(unit)).finish();
+  }
+}
+
+void ShardedParallel::gatherAhead(size_t unit) {
+  if (!units_[unit].isWhole()) {
+    ahead_.emplace(unit, UnitGather(communicator_, units_[unit], piecesOf(unit)));
   }
 }
 

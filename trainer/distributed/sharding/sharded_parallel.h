@@ -4,8 +4,8 @@
 // Stage 1 (P_os) shards the optimiser's state: every rank reduces all gradients to their owners (reduce-scatter),
 // updates its shard of the parameters, and gathers the others' shards (all-gather). Stage 2 (P_os+g) frees gradients as
 // soon as they are reduced, after every micro-batch. Stage 3 (P_os+g+p) holds a unit's parameters only around its
-// forward and its backward, gathered for each. A unit is a transformer block, or the embeddings with the final norm
-// (Gpt2::units).
+// forward and its backward, gathered for each while the one before it is computed. A unit is a transformer block, or the
+// embeddings with the final norm (Gpt2::units).
 //
 // All stages add gradients in the ranks' order: they compute the same bits, and with two ranks DDP's. One thread; hooks
 // of autograd run on it too, since all is on CPU.
@@ -13,6 +13,8 @@
 
 #include <deque>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +23,7 @@
 #include "trainer/distributed/parallelism.h"
 #include "trainer/distributed/sharding/collectives.h"
 #include "trainer/distributed/sharding/flat_unit.h"
+#include "trainer/distributed/sharding/unit_gather.h"
 #include "trainer/model/gpt2.h"
 
 namespace gloo_bypass::trainer {
@@ -60,10 +63,12 @@ class ShardedParallel : public Parallelism {
   void reduce(size_t unit);
   void settleOldest();
   void settleAll();
+  // The whole unit from the ranks' shards; ends what gatherAhead() began.
   void gather(size_t unit);
-  // Calls piece(begin, end) for pieces of the unit's shard such that all ranks' pieces fit a bucket together.
-  template <typename Piece>
-  void inPieces(size_t unit, const Piece& piece) const;
+  // Stage 3: begins with the unit that is gathered next.
+  void gatherAhead(size_t unit);
+  // Of the unit's shard, such that all ranks' pieces fit a bucket together.
+  std::vector<Piece> piecesOf(size_t unit) const;
 
   std::vector<FlatUnit>& units_;
   GroupCommunicator& communicator_;
@@ -79,6 +84,7 @@ class ShardedParallel : public Parallelism {
       localGradients_;             // stage 1, by unit: (N k), of which the own part becomes the ranks' common gradient
   std::vector<char> accumulates_;  // stage 2, 3, by unit: the shard's gradient holds an earlier micro-batch's
   std::deque<Reduction> reductions_;
+  std::optional<std::pair<size_t, UnitGather>> ahead_;  // the unit, and its gathering under way
 
   at::Tensor gathered_;  // of whole(): (N k)
   std::pair<StateKind, size_t> gatheredOf_{};

@@ -1,6 +1,8 @@
 // ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, and as
 // many bytes as the paper says. Everything runs the tiny model; DDP_TRAIN names the program.
 #include <algorithm>
+#include <functional>
+#include <future>
 #include <map>
 #include <span>
 
@@ -12,7 +14,11 @@
 #include "tests/trainer/tensor_files.h"
 #include "tests/trainer/tiny_training.h"
 #include "tests/trainer/training_results.h"
+#include "tools/common/free_port.h"
+#include "trainer/distributed/group_communicator.h"
 #include "trainer/distributed/sharding/flat_unit.h"
+#include "trainer/distributed/sharding/sharded_parallel.h"
+#include "trainer/distributed/sharding/unit_gather.h"
 #include "trainer/model/activation_checkpointing.h"
 #include "trainer/model/gpt2.h"
 #include "trainer/model/tensor_memory.h"
@@ -222,6 +228,83 @@ TEST(FlatUnit, ReleasedAndFilledAgain_ParametersSeeTheNewValues) {
   EXPECT_TRUE(parameter.detach().equal(at::full({10}, 5, at::kFloat)));
   unit.fillShard();
   EXPECT_EQ(unit.shard()[15].item<float>(), 5);
+}
+
+// Two ranks in this process, each on its own thread, with a communicator.
+void asTwoRanks(const std::function<void(GroupCommunicator&)>& program) {
+  const uint16_t port = freePort();
+  const auto run = [port, &program](int rank) {
+    GroupCommunicator communicator(RankEnvironment{.rank = rank, .worldSize = 2, .launched = true, .masterPort = port},
+                                   Options{}, nlohmann::json::object());
+    program(communicator);
+    communicator.barrier();
+  };
+  auto second = std::async(std::launch::async, run, 1);
+  run(0);
+  second.get();
+}
+
+TEST(UnitGather, Finished_HasAllRanksValues) {
+  asTwoRanks([](GroupCommunicator& communicator) {
+    const int rank = communicator.rank();
+    FlatUnit unit({at::full({64}, static_cast<float>(rank + 1), at::kFloat)}, rank, 2, /*ownShard=*/true);
+    unit.release();
+    UnitGather gather(communicator, unit, {{0, 16}, {16, 32}});
+    gather.finish();
+    EXPECT_TRUE(unit.whole().detach().equal(at::cat({at::full({32}, 1.0F), at::full({32}, 2.0F)})));
+  });
+}
+
+// Around what another runner runs: whether the unit that comes next has its memory, as one that is being gathered.
+class Watching final : public PartRunner {
+ public:
+  Watching(PartRunner& inner, const std::vector<FlatUnit>& units) : inner_(inner), units_(units) {}
+
+  at::Tensor run(ForwardPart part, size_t unit, const at::Tensor& x, const PartComputation& compute) override {
+    auto output = inner_.run(part, unit, x, [&](const at::Tensor& input) {
+      if (part != ForwardPart::kHead) {
+        forward.push_back(units_[(unit + 1) % units_.size()].isWhole());
+      }
+      return compute(input);
+    });
+    if (part == ForwardPart::kBlock) {
+      output.register_hook([this, unit](const at::Tensor&) {
+        backward.push_back(unit == 1 || units_[unit - 1].isWhole());
+        heads.push_back(units_[0].isWhole());
+      });
+    }
+    return output;
+  }
+
+  std::vector<bool> forward, backward, heads;
+
+ private:
+  PartRunner& inner_;
+  const std::vector<FlatUnit>& units_;
+};
+
+TEST(Zero, StageThree_GathersTheNextUnitBesideEachOfForwardAndBackward) {
+  asTwoRanks([](GroupCommunicator& communicator) {
+    Options options;
+    options.sharding.zero = 3;
+    Gpt2 model(Gpt2Config::of("tiny"), at::kFloat);
+    model.initialize(1);
+    auto units = layOutUnits(model, 3, communicator.rank(), 2);
+    AdamW optimizer(shardsOf(units), options);
+    ShardedParallel parallel(model, optimizer, units, communicator, options);
+    Watching watching(*model.partRunner(), units);
+    model.runPartsBy(&watching);
+    const auto ids = at::zeros({1, 4}, at::kLong);
+    const auto loss = model.loss(ids, ids, 0.0);
+    parallel.beforeBackward(/*synchronise=*/true);
+    loss.backward();
+    EXPECT_EQ(watching.forward, std::vector<bool>(units.size(), true));
+    EXPECT_EQ(watching.backward, std::vector<bool>(units.size() - 1, true));
+    EXPECT_EQ(watching.heads, std::vector<bool>(units.size() - 1, false));
+    for (const auto& unit : units) {
+      EXPECT_FALSE(unit.isWhole());
+    }
+  });
 }
 
 TEST(ActivationCheckpointing, SameBits_AsWithout) {
