@@ -250,7 +250,7 @@ class Trainer {
     return divergenceAt(step, result["eval_loss"].get<double>());
   }
 
-  std::string digest() { return parameterDigest(held_.model, *parallelism_, held_.optimizer->masters()); }
+  std::string digest() { return parameterDigest(held_.model, *parallelism_, options_.precision.hasMasters()); }
 
   void finish(double seconds) {
     communicator_->requireBytesOverTransport();

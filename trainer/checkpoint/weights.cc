@@ -238,7 +238,7 @@ void CheckpointFile::readInto(Gpt2& model, const std::vector<NamedValues>& value
   }
 }
 
-std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& masters) {
+std::string parameterDigest(const Gpt2& model, Parallelism& state, bool hasMasters) {
   Sha256 digest;
   const auto update = [&](const std::string& name, const at::Tensor& tensor) {
     requireFinite(name, dtypeOf(tensor), bytesOf(tensor), "");
@@ -248,8 +248,8 @@ std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::ve
     const auto& [name, held] = model.named()[i];
     update(name, state.wholeParameter(held, i));
   }
-  for (const auto& tensor : masters) {
-    update("of the masters", tensor);
+  for (size_t i = 0; hasMasters && i < model.named().size(); ++i) {
+    update("of the masters", state.whole(StateKind::kWeight, i));
   }
   return digest.hex();
 }

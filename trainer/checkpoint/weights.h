@@ -64,9 +64,9 @@ class CheckpointFile {
   TrainingPosition position_;
 };
 
-// SHA-256 over the bytes of all parameters in named() order, then of `masters`, as 64 hex digits. Throws ProgramError
-// for a value that is not finite.
-std::string parameterDigest(const Gpt2& model, Parallelism& state, const std::vector<at::Tensor>& masters = {});
+// SHA-256 over the bytes of all parameters in named() order, then, with masters, of these, as 64 hex digits. Throws
+// ProgramError for a value that is not finite.
+std::string parameterDigest(const Gpt2& model, Parallelism& state, bool hasMasters = false);
 // Throws ProgramError where a rank's digest after step `step` differs from rank 0's. All ranks must call it.
 void requireSameParameters(Communicator& communicator, const std::string& digest, int64_t step);
 

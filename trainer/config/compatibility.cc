@@ -102,7 +102,8 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {isElastic && compresses, "--elastic goes without --compress: a lost rank takes its own state with it"},
       // ZeRO.
       {shards && isAlone, "--zero shares a model among ranks: not with --no-ddp"},
-      {shards && halves, "--zero shares what fp32 and fp64 hold, no masters yet: not with --precision bf16 or fp16"},
+      {shards && o.precision.sumsInFp32,
+       "--accumulate-fp32 keeps sums of whole gradients, of which --zero leaves each rank a share: give one of them"},
       {shards && compresses, "--compress replaces all-reduces: --zero makes none"},
       {shards && averages, "--average has ranks with models of their own, --zero ranks that share one"},
       {shards && o.gradientAsBucketView, "--gradient-as-bucket-view has no effect with --zero"},

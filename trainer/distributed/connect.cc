@@ -19,7 +19,7 @@ std::unique_ptr<Parallelism> makeParallelism(const Options& options, HeldModel& 
     return makeSharedModel(held.model, held.whole ? &*held.whole : nullptr, *held.optimizer, communicator, options);
   }
   if (options.sharding.isUsed()) {
-    return std::make_unique<ShardedParallel>(held.model, *held.optimizer, held.units, communicator, options);
+    return std::make_unique<ShardedParallel>(held.model, held.weights, *held.optimizer, held.units, communicator, options);
   }
   return std::make_unique<DataParallel>(held.model, *held.optimizer, communicator, options);
 }
@@ -32,7 +32,9 @@ ConnectedRanks connectRanks(const Options& options, const RankEnvironment& envir
     return {std::make_unique<Communicator>(), std::make_unique<Parallelism>(*held.optimizer)};
   }
   auto communicator = std::make_unique<GroupCommunicator>(environment, options, agreement);
-  communicator->broadcast(held.optimizer->masters());
+  if (!options.sharding.isUsed()) {  // its ranks have masters of their own shards
+    communicator->broadcast(held.optimizer->masters());
+  }
   auto parallelism = makeParallelism(options, held, *communicator);
   held.whole.reset();
   return {std::move(communicator), std::move(parallelism)};

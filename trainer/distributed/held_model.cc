@@ -10,8 +10,8 @@ HeldModel::HeldModel(const Options& options, const RankEnvironment& environment)
             ModelShare(options.modelParallel.method, environment.rank, environment.worldSize, modelConfig(options))),
       weights(mastersOf(model)),
       units(layOutUnits(model, options.sharding.zero, environment.rank, environment.worldSize)),
-      optimizer(units.empty() ? makeOptimizer(model, weights, options)
-                              : std::make_unique<AdamW>(shardsOf(units), options)) {
+      optimizer(units.empty() ? makeOptimizer(model.parameters(), weights.parameters(), options)
+                              : makeOptimizer(shardsOf(units), mastersOf(shardsOf(units)), options)) {
   model.checkpointActivations(options.activationCheckpointing);
   model.checkpointAttention(options.selectiveCheckpointing);
   if (options.modelParallel.isUsed() && environment.rank == 0) {

@@ -16,8 +16,10 @@ namespace gloo_bypass::trainer {
 struct HeldModel {
   HeldModel(const Options& options, const RankEnvironment& environment);
 
-  Gpt2 model;                   // computes the loss; a part of the whole with --model-parallel
-  Gpt2 weights;                 // what the optimiser updates: the model's own parameters, or their fp32 masters
+  Gpt2 model;  // computes the loss; a part of the whole with --model-parallel
+  // What the optimiser updates: the model's own parameters, or their fp32 masters. With --zero each rank has masters of
+  // its shards in the optimiser, and these are without memory once it is connected.
+  Gpt2 weights;
   std::vector<FlatUnit> units;  // none without --zero
   std::unique_ptr<AdamW> optimizer;
   std::optional<Gpt2> whole;  // rank 0's with --model-parallel, until each rank has its part

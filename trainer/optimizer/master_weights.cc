@@ -11,11 +11,23 @@ Gpt2 mastersOf(const Gpt2& model) {
   return type == at::kFloat || type == at::kDouble ? model : Gpt2(model.config(), at::kFloat);
 }
 
-std::unique_ptr<AdamW> makeOptimizer(const Gpt2& model, const Gpt2& masters, const Options& options) {
-  if (options.precision.hasMasters()) {
-    return std::make_unique<MasterWeightsAdamW>(model.parameters(), masters.parameters(), options);
+std::vector<at::Tensor> mastersOf(const std::vector<at::Tensor>& parameters) {
+  std::vector<at::Tensor> masters;
+  for (const auto& parameter : parameters) {
+    const auto type = parameter.scalar_type();
+    const bool isItsOwn = type == at::kFloat || type == at::kDouble;
+    masters.push_back(isItsOwn ? parameter
+                               : at::zeros(parameter.sizes(), at::TensorOptions(at::kFloat)).set_requires_grad(true));
   }
-  return std::make_unique<AdamW>(model.parameters(), options);
+  return masters;
+}
+
+std::unique_ptr<AdamW> makeOptimizer(std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters,
+                                     const Options& options) {
+  if (options.precision.hasMasters()) {
+    return std::make_unique<MasterWeightsAdamW>(std::move(parameters), std::move(masters), options);
+  }
+  return std::make_unique<AdamW>(std::move(parameters), options);
 }
 
 MasterWeightsAdamW::MasterWeightsAdamW(std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters,
@@ -44,8 +56,14 @@ at::Tensor MasterWeightsAdamW::scaled(const at::Tensor& loss) const {
   return scaler_.isOn() ? loss * scaler_.scale() : loss;
 }
 
-// The model's gradients, widened and divided by the scale (GradScaler.unscale_): once a step.
-void MasterWeightsAdamW::takeGradients() {
+namespace {
+
+bool itself(bool isHere) { return isHere; }
+
+}  // namespace
+
+// The model's gradients, widened and divided by the scale (GradScaler.unscale_).
+void MasterWeightsAdamW::takeGradients(const std::function<bool(bool)>& isAnywhere) {
   if (haveGradients_) {
     return;
   }
@@ -62,16 +80,19 @@ void MasterWeightsAdamW::takeGradients() {
     }
     masters_[i].mutable_grad() = gradient;
   }
+  if (scaler_.isOn()) {
+    foundInfinity_ = isAnywhere(foundInfinity_);
+  }
   haveGradients_ = true;
 }
 
 double MasterWeightsAdamW::clipGradients(double maxNorm) {
-  takeGradients();
+  takeGradients(itself);
   return AdamW::clipGradients(maxNorm);
 }
 
 void MasterWeightsAdamW::step() {
-  takeGradients();
+  takeGradients(itself);
   stepScale_ = scaler_.scale();
   if (!foundInfinity_) {
     AdamW::step();

@@ -20,19 +20,25 @@ namespace gloo_bypass::trainer {
 // the model's own tensors (shared, not copied) for another.
 Gpt2 mastersOf(const Gpt2& model);
 
-// AdamW over `masters`, what mastersOf(model) gave. Keeps both models' tensors.
-std::unique_ptr<AdamW> makeOptimizer(const Gpt2& model, const Gpt2& masters, const Options& options);
+// The same of single tensors: zeros in fp32 for those in 16 bits.
+std::vector<at::Tensor> mastersOf(const std::vector<at::Tensor>& parameters);
+
+// AdamW over `masters`, what mastersOf(parameters) gave. Keeps both.
+std::unique_ptr<AdamW> makeOptimizer(std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters,
+                                     const Options& options);
 
 class MasterWeightsAdamW final : public AdamW {
  public:
-  // The two models' parameters, in the same order, of the same shapes.
+  // The two models' parameters, or a rank's shards of them, in the same order, of the same shapes.
   MasterWeightsAdamW(std::vector<at::Tensor> parameters, std::vector<at::Tensor> masters, const Options& options);
 
   // Divides the gradients by the scale, then steps the masters and rounds them into the model; does neither where the
   // scaler is on and a gradient is not finite. After an all-reduce all ranks hold the same gradients, infinities
-  // included, so all decide alike.
+  // included, so all decide alike; where ranks hold shards, takeGradients() has asked the others.
   void step() override;
   double clipGradients(double maxNorm) override;  // of the unscaled gradients
+  // Divides the gradients by the scale, into the masters'; once a step.
+  void takeGradients(const std::function<bool(bool)>& isAnywhere) override;
   void clearGradients() override;
 
   std::vector<at::Tensor> masters() const override { return masters_; }
@@ -48,8 +54,6 @@ class MasterWeightsAdamW final : public AdamW {
   void addMetrics(nlohmann::json& record) const override;
 
  private:
-  void takeGradients();
-
   std::vector<at::Tensor> model_, masters_;
   std::optional<GradientSums> sums_;
   LossScaler scaler_;

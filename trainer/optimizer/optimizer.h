@@ -5,6 +5,7 @@
 // model's parameters themselves (master_weights.h).
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -28,6 +29,9 @@ class AdamW {
   void setLearningRate(double rate);
   // Scales all gradients so that their common norm is at most maxNorm; returns the norm before.
   virtual double clipGradients(double maxNorm);
+  // Before clipGradients() and step(), where ranks hold parts of the gradients: what step() decides by all of them it
+  // asks `isAnywhere`, which says whether it holds at any rank.
+  virtual void takeGradients(const std::function<bool(bool)>& /*isAnywhere*/) {}
   // Forgets the gradients; the next backward makes them anew.
   virtual void clearGradients();
 
@@ -37,7 +41,7 @@ class AdamW {
   const std::vector<at::Tensor>& secondMoments() const { return secondMoments_; }
   virtual void setStepCount(int64_t steps);
 
-  // The weights that step() updates where they are not the model's parameters, in their order; empty: they are.
+  // The weights that step() updates where they are not what the model computes with, in their order; empty: they are.
   virtual std::vector<at::Tensor> masters() const { return {}; }
   // To be called when the weights have got values from elsewhere: brings the model's parameters up to date.
   virtual void weightsChanged() {}

@@ -53,8 +53,7 @@ at::Tensor FlatUnit::viewOf(const at::Tensor& flat, size_t i) const {
 
 void FlatUnit::release() {
   if (ownShard_ && isWhole_) {
-    whole_.storage().set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
-    whole_.storage().set_nbytes(size_t{0});
+    dropMemory(whole_);
     isWhole_ = false;
   }
 }
@@ -78,6 +77,11 @@ void FlatUnit::fillShard() {
 
 int64_t FlatUnit::heldBytes() const {
   return static_cast<int64_t>(whole_.storage().nbytes() + (ownShard_ ? shard_.storage().nbytes() : 0));
+}
+
+void dropMemory(const at::Tensor& tensor) {
+  tensor.storage().set_data_ptr_noswap(at::DataPtr(nullptr, at::kCPU));
+  tensor.storage().set_nbytes(size_t{0});
 }
 
 std::vector<FlatUnit> layOutUnits(const Gpt2& model, int64_t zero, int rank, int ranks) {

@@ -49,9 +49,12 @@ class FlatUnit {
   at::Tensor whole_, shard_;
 };
 
+// Gives a tensor's memory back; it keeps its sizes. Only of a tensor that no other shares it with.
+void dropMemory(const at::Tensor& tensor);
+
 // The model's units for ZeRO's stage; none for stage 0.
 std::vector<FlatUnit> layOutUnits(const Gpt2& model, int64_t zero, int rank, int ranks);
-// What this rank's optimiser works on.
+// This rank's shards of the parameters: what its optimiser works on, unless it has masters.
 std::vector<at::Tensor> shardsOf(const std::vector<FlatUnit>& units);
 
 }  // namespace gloo_bypass::trainer

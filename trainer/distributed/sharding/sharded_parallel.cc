@@ -69,7 +69,7 @@ class ShardedParallel::Residence final : public PartRunner {
   ShardedParallel& owner_;
 };
 
-ShardedParallel::ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units,
+ShardedParallel::ShardedParallel(Gpt2& model, const Gpt2& weights, AdamW& optimizer, std::vector<FlatUnit>& units,
                                  GroupCommunicator& communicator, const Options& options)
     : Parallelism(optimizer),
       units_(units),
@@ -83,7 +83,7 @@ ShardedParallel::ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<Flat
       accumulates_(units.size()) {
   const auto indices = model.units();
   for (size_t u = 0; u < units_.size(); ++u) {
-    communicator_.broadcast({units_[u].whole()});
+    receiveWeights(u, weights, indices[u]);
     units_[u].fillShard();
     units_[u].release();
     for (size_t i = 0; i < indices[u].size(); ++i) {
@@ -104,6 +104,28 @@ ShardedParallel::ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<Flat
 }
 
 ShardedParallel::~ShardedParallel() = default;
+
+// `indices`: of the unit's parameters among the weights.
+void ShardedParallel::receiveWeights(size_t unit, const Gpt2& weights, const std::vector<size_t>& indices) {
+  const at::NoGradGuard noGrad;
+  const auto whole = units_[unit].whole().detach();
+  if (optimizer_.masters().empty()) {
+    communicator_.broadcast({whole});
+    return;
+  }
+  const auto& master = optimizer_.parameters()[unit];
+  const auto flat = at::zeros(whole.sizes(), master.options().requires_grad(false));
+  for (size_t i = 0; i < indices.size(); ++i) {
+    const auto& weight = weights.named()[indices[i]].second;
+    if (communicator_.rank() == 0) {
+      units_[unit].viewOf(flat, i).copy_(weight);
+    }
+    dropMemory(weight);
+  }
+  communicator_.broadcast({flat});
+  master.copy_(units_[unit].shardOf(flat));
+  whole.copy_(flat);
+}
 
 std::vector<Piece> ShardedParallel::piecesOf(size_t unit) const {
   const int64_t elements = units_[unit].shardElements();
@@ -147,7 +169,7 @@ void ShardedParallel::reduce(size_t unit) {
   auto flat = at::zeros_like(units_[unit].whole(), at::TensorOptions().requires_grad(false));
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto place = units_[unit].viewOf(flat, i);
-    at::mul_out(place, parameters[i].grad(), at::scalar_tensor(1.0 / ranks, flat.options()));
+    at::mul_out(place, parameters[i].grad(), at::scalar_tensor(1.0 / ranks, at::kDouble));
     parameters[i].mutable_grad() = at::Tensor();
   }
   const auto& shard = units_[unit].shard();
@@ -190,14 +212,20 @@ void ShardedParallel::settleAll() {
 }
 
 double ShardedParallel::clipGradients(double maxNorm) {
+  takeGradients();
   std::vector<at::Tensor> gradients;
-  for (const auto& unit : units_) {
-    gradients.push_back(unit.shard().grad());
+  for (const auto& parameter : optimizer_.parameters()) {
+    gradients.push_back(parameter.grad());
   }
   return clipTogether(communicator_, gradients, gradients, maxNorm);
 }
 
+void ShardedParallel::takeGradients() {
+  optimizer_.takeGradients([this](bool isHere) { return communicator_.meanOverRanks(isHere ? 1 : 0) > 0; });
+}
+
 void ShardedParallel::updateParameters() {
+  takeGradients();
   optimizer_.step();
   optimizer_.clearGradients();
   std::fill(localGradients_.begin(), localGradients_.end(), at::Tensor());
@@ -247,19 +275,32 @@ HeldBytes ShardedParallel::heldBytes(const std::vector<at::Tensor>& parameters) 
 }
 
 at::Tensor ShardedParallel::whole(StateKind kind, size_t index) {
-  const auto [unit, place] = places_[index];
-  if (kind == StateKind::kWeight && units_[unit].isWhole()) {
-    return units_[unit].parameters()[place];
+  const size_t unit = places_[index].first;
+  switch (kind) {
+    case StateKind::kWeight:
+      return optimizer_.masters().empty() ? wholeParameter({}, index) : wholeOf(optimizer_.parameters()[unit], index);
+    case StateKind::kFirstMoment:
+      return wholeOf(optimizer_.firstMoments()[unit], index);
+    case StateKind::kSecondMoment:
+      return wholeOf(optimizer_.secondMoments()[unit], index);
   }
-  if (!gathered_.defined() || gatheredOf_ != std::pair(kind, unit)) {
+  return {};
+}
+
+at::Tensor ShardedParallel::wholeParameter(const at::Tensor& /*held*/, size_t index) {
+  const auto [unit, place] = places_[index];
+  return units_[unit].isWhole() ? units_[unit].parameters()[place] : wholeOf(units_[unit].shard(), index);
+}
+
+at::Tensor ShardedParallel::wholeOf(const at::Tensor& shard, size_t index) {
+  const auto [unit, place] = places_[index];
+  if (!gathered_.defined() || !gatheredOf_.is_same(shard)) {
     const at::NoGradGuard noGrad;
-    const auto shard = kind == StateKind::kWeight        ? units_[unit].shard().detach()
-                       : kind == StateKind::kFirstMoment ? optimizer_.firstMoments()[unit]
-                                                         : optimizer_.secondMoments()[unit];
+    const auto values = shard.detach();
     gathered_ = at::Tensor();  // before the next one is made
-    gathered_ = at::empty(units_[unit].whole().sizes(), shard.options());
-    PendingCollective::allGather(communicator_, shard, units_[unit].pieces(gathered_, 0, shard.numel())).wait();
-    gatheredOf_ = {kind, unit};
+    gathered_ = at::empty(units_[unit].whole().sizes(), values.options());
+    PendingCollective::allGather(communicator_, values, units_[unit].pieces(gathered_, 0, values.numel())).wait();
+    gatheredOf_ = shard;
   }
   return units_[unit].viewOf(gathered_, place);
 }

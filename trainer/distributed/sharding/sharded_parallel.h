@@ -30,10 +30,11 @@ namespace gloo_bypass::trainer {
 
 class ShardedParallel : public Parallelism {
  public:
-  // Broadcasts rank 0's parameters. `units` is of layOutUnits() with the options' stage, and the optimiser's tensors
-  // are theirs; all references must outlive it.
-  ShardedParallel(Gpt2& model, AdamW& optimizer, std::vector<FlatUnit>& units, GroupCommunicator& communicator,
-                  const Options& options);
+  // Broadcasts rank 0's `weights`. They are the model's own parameters, or fp32 masters, of which this rank keeps its
+  // shards in the optimiser: their memory is given back. `units` is of layOutUnits() with the options' stage, and the
+  // optimiser's tensors are theirs, or masters of theirs; all references but `weights` must outlive it.
+  ShardedParallel(Gpt2& model, const Gpt2& weights, AdamW& optimizer, std::vector<FlatUnit>& units,
+                  GroupCommunicator& communicator, const Options& options);
   ~ShardedParallel() override;
 
   bool learnsFromBackward() const override { return true; }
@@ -45,9 +46,7 @@ class ShardedParallel : public Parallelism {
   HeldBytes heldBytes(const std::vector<at::Tensor>& parameters) const override;
   bool holdsParts() const override { return true; }
   at::Tensor whole(StateKind kind, size_t index) override;
-  at::Tensor wholeParameter(const at::Tensor& /*held*/, size_t index) override {
-    return whole(StateKind::kWeight, index);
-  }
+  at::Tensor wholeParameter(const at::Tensor& held, size_t index) override;
   void loadMoments(const MomentSource& source) override;
 
  private:
@@ -59,14 +58,18 @@ class ShardedParallel : public Parallelism {
     int64_t begin;  // in the shard
   };
 
+  void receiveWeights(size_t unit, const Gpt2& weights, const std::vector<size_t>& indices);
   void gradientReady(size_t unit);
   void reduce(size_t unit);
   void settleOldest();
   void settleAll();
+  void takeGradients();
   // The whole unit from the ranks' shards; ends what gatherAhead() began.
   void gather(size_t unit);
   // Stage 3: begins with the unit that is gathered next.
   void gatherAhead(size_t unit);
+  // The model's parameter `index` in the flat tensor of the ranks' shards like `shard`, gathered by all ranks.
+  at::Tensor wholeOf(const at::Tensor& shard, size_t index);
   // Of the unit's shard, such that all ranks' pieces fit a bucket together.
   std::vector<Piece> piecesOf(size_t unit) const;
 
@@ -86,8 +89,7 @@ class ShardedParallel : public Parallelism {
   std::deque<Reduction> reductions_;
   std::optional<std::pair<size_t, UnitGather>> ahead_;  // the unit, and its gathering under way
 
-  at::Tensor gathered_;  // of whole(): (N k)
-  std::pair<StateKind, size_t> gatheredOf_{};
+  at::Tensor gathered_, gatheredOf_;  // of whole() and wholeParameter(): (N k), of which shards (k)
 };
 
 }  // namespace gloo_bypass::trainer
