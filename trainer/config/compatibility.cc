@@ -103,7 +103,7 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       // ZeRO.
       {shards && isAlone, "--zero shares a model among ranks: not with --no-ddp"},
       {shards && o.precision.sumsInFp32,
-       "--accumulate-fp32 keeps sums of whole gradients, of which --zero leaves each rank a share: give one of them"},
+       "--accumulate-fp32 sums whole gradients, and --zero leaves each rank a share: give one of them"},
       {shards && compresses, "--compress replaces all-reduces: --zero makes none"},
       {shards && averages, "--average has ranks with models of their own, --zero ranks that share one"},
       {shards && o.gradientAsBucketView, "--gradient-as-bucket-view has no effect with --zero"},

@@ -85,9 +85,10 @@ void addRunFlags(FlagGroup run, Options& o) {
   run.choice("--precision", o.precision.type, kPrecisions,
              "of parameters, gradients and arithmetic; with bf16 and fp16 the optimiser holds fp32 masters, sums "
              "within an operation are fp32 and gradients are reduced in 16 bits");
-  run.onOff("--accumulate-fp32", o.precision.sumsInFp32,
-            "with 16 bits and --accumulate: micro-batches' gradients add up in fp32 and are rounded once a step, for 4 "
-            "bytes more a parameter");
+  run.onOff(
+      "--accumulate-fp32", o.precision.sumsInFp32,
+      "with 16 bits and --accumulate, without --zero: micro-batches' gradients add up in fp32 and are rounded once a "
+      "step, for 4 bytes more a parameter");
 }
 
 void addLossScaleFlags(FlagGroup scaling, PrecisionOptions& o) {

@@ -19,7 +19,8 @@ std::unique_ptr<Parallelism> makeParallelism(const Options& options, HeldModel& 
     return makeSharedModel(held.model, held.whole ? &*held.whole : nullptr, *held.optimizer, communicator, options);
   }
   if (options.sharding.isUsed()) {
-    return std::make_unique<ShardedParallel>(held.model, held.weights, *held.optimizer, held.units, communicator, options);
+    return std::make_unique<ShardedParallel>(held.model, held.weights, *held.optimizer, held.units, communicator,
+                                             options);
   }
   return std::make_unique<DataParallel>(held.model, *held.optimizer, communicator, options);
 }

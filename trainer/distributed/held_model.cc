@@ -12,6 +12,11 @@ HeldModel::HeldModel(const Options& options, const RankEnvironment& environment)
       units(layOutUnits(model, options.sharding.zero, environment.rank, environment.worldSize)),
       optimizer(units.empty() ? makeOptimizer(model.parameters(), weights.parameters(), options)
                               : makeOptimizer(shardsOf(units), mastersOf(shardsOf(units)), options)) {
+  if (!units.empty() && options.precision.hasMasters() && environment.rank != 0) {
+    for (const auto& [name, weight] : weights.named()) {
+      dropMemory(weight);  // rank 0's are broadcast, and each rank keeps masters of its shards
+    }
+  }
   model.checkpointActivations(options.activationCheckpointing);
   model.checkpointAttention(options.selectiveCheckpointing);
   if (options.modelParallel.isUsed() && environment.rank == 0) {

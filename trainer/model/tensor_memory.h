@@ -10,8 +10,8 @@
 
 namespace gloo_bypass::trainer {
 
-// What one rank holds besides activations: parameters and gradients, and two moments of AdamW, each shared among ranks
-// as --zero says (Rajbhandari et al. 2020, figure 1, with fp32 or fp64 throughout). Without padding.
+// What one rank holds besides activations: parameters and gradients, AdamW's two moments, and in 16 bits fp32 masters,
+// each shared among ranks as --zero says (Rajbhandari et al. 2020, figure 1). Without padding.
 int64_t modelStateBytes(const Options& options, int ranks);
 
 // Throws UsageError where `ranksHere` of `ranks` ranks need more than the kernel says is available (MemAvailable;

@@ -1,6 +1,6 @@
 // Observes the allocator of CPU tensors.
 //
-// allocate() is const up to PyTorch 2.1, and copy_data() is new in 2.2: the functions here carry no `override`, and
+// allocate() is const up to PyTorch 2.1, and copy_data() is new in 2.2: no function here carries `override`; they
 // override whatever the base class has.
 #pragma once
 
@@ -26,7 +26,7 @@ class ObservedCpuAllocator final : public at::Allocator {
 
   at::DataPtr allocate(std::size_t bytes) const { return observed(bytes); }
   at::DataPtr allocate(std::size_t bytes) { return observed(bytes); }
-  at::DeleterFnPtr raw_deleter() const override { return &free; }
+  at::DeleterFnPtr raw_deleter() const { return &free; }
   void copy_data(void* to, const void* from, std::size_t bytes) const { std::memcpy(to, from, bytes); }
 
  private:

@@ -4,8 +4,8 @@
 // Stage 1 (P_os) shards the optimiser's state: every rank reduces all gradients to their owners (reduce-scatter),
 // updates its shard of the parameters, and gathers the others' shards (all-gather). Stage 2 (P_os+g) frees gradients as
 // soon as they are reduced, after every micro-batch. Stage 3 (P_os+g+p) holds a unit's parameters only around its
-// forward and its backward, gathered for each while the one before it is computed. A unit is a transformer block, or the
-// embeddings with the final norm (Gpt2::units).
+// forward and its backward, gathered for each while the one before it is computed. A unit is a transformer block, or
+// the embeddings with the final norm (Gpt2::units).
 //
 // All stages add gradients in the ranks' order: they compute the same bits, and with two ranks DDP's. One thread; hooks
 // of autograd run on it too, since all is on CPU.

@@ -1,8 +1,10 @@
 // ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, and as
 // many bytes as the paper says. Everything runs the tiny model; DDP_TRAIN names the program.
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <future>
+#include <limits>
 #include <map>
 #include <span>
 
@@ -10,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "plugin/compatibility/torch/cpu_allocator.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tensor_files.h"
 #include "tests/trainer/tiny_training.h"
@@ -22,6 +25,7 @@
 #include "trainer/model/activation_checkpointing.h"
 #include "trainer/model/gpt2.h"
 #include "trainer/model/tensor_memory.h"
+#include "trainer/optimizer/master_weights.h"
 
 namespace gloo_bypass::trainer::testing {
 namespace {
@@ -41,20 +45,29 @@ TEST(Zero, TwoRanks_WriteDdpsCheckpointBitForBit) {
 // Each rank has the masters of its shards, and all leave out the steps in which any rank's gradient is not finite.
 TEST(Zero, SixteenBits_WriteDdpsCheckpointBitForBit) {
   const TemporaryFolder folder;
-  const std::vector<Flags> precisions{{"--precision", "bf16"},
-                                      {"--precision", "fp16", "--initial-loss-scale", "2097152", "--loss-scale-interval",
-                                       "1"}};
+  const std::vector<Flags> precisions{
+      {"--precision", "bf16"},
+      {"--precision", "fp16", "--initial-loss-scale", "2097152", "--loss-scale-interval", "1"}};
   for (const auto& precision : precisions) {
-    const Flags common =
-        precision + Flags{"--spawn", "2", "--steps", "6", "--accumulate", "2", "--bucket-cap-mb", "0.02", "--verify-ranks"};
+    const Flags common = precision + Flags{"--spawn",         "2",    "--steps",       "6", "--accumulate", "2",
+                                           "--bucket-cap-mb", "0.02", "--verify-ranks"};
     const auto ddp = train(common + Flags{"--checkpoint", folder / "ddp"});
-    {
-      const int stage = 1;  // the others reduce every micro-batch
-      const auto sharded = train(common + zero(stage) + Flags{"--checkpoint", folder / "zero"});
-      EXPECT_EQ(digestOf(ddp), digestOf(sharded)) << precision[1] << ", stage " << stage;
-      EXPECT_TRUE(contentsOf(folder / "ddp") == contentsOf(folder / "zero")) << precision[1] << ", stage " << stage;
-      EXPECT_EQ(summaryOf(ddp).value("skipped_steps", 0), summaryOf(sharded).value("skipped_steps", 0));
-    }
+    const auto sharded = train(common + zero(1) + Flags{"--checkpoint", folder / "zero"});
+    EXPECT_EQ(digestOf(ddp), digestOf(sharded)) << precision[1];
+    EXPECT_TRUE(contentsOf(folder / "ddp") == contentsOf(folder / "zero")) << precision[1];
+    const auto skipped = [](const ProgramResult& finished) { return summaryOf(finished).value("skipped_steps", 0); };
+    EXPECT_EQ(skipped(ddp), skipped(sharded));
+    EXPECT_EQ(skipped(ddp) > 0, precision[1] == "fp16");
+  }
+}
+
+// Three ranks: shares need padding. One rank: nothing to share.
+TEST(Zero, SixteenBits_OfOneAndThreeRanks_AgreeBetweenStages) {
+  for (const std::string ranks : {"1", "3"}) {
+    const Flags common{"--spawn",      ranks, "--steps",     "3",   "--precision",   "bf16",
+                       "--batch-size", "2",   "--clip-norm", "0.5", "--verify-ranks"};
+    const auto first = digestOf(train(common + zero(1)));
+    EXPECT_EQ(first, digestOf(train(common + zero(3)))) << ranks << " ranks";
   }
 }
 
@@ -62,8 +75,9 @@ TEST(Zero, SixteenBits_WriteDdpsCheckpointBitForBit) {
 TEST(Zero, SixteenBits_AllStagesAreTheSame_AndContinueEachOther) {
   const TemporaryFolder folder;
   for (const std::string precision : {"bf16", "fp16"}) {
-    const Flags common{"--spawn", "2", "--precision", precision, "--loss-scale", "dynamic",
-                       "--initial-loss-scale", "1048576", "--verify-ranks"};
+    const Flags common{"--spawn",       "2",       "--precision",          precision,
+                       "--loss-scale",  "dynamic", "--initial-loss-scale", "1048576",
+                       "--verify-ranks"};
     const auto ddp = digestOf(train(common + Flags{"--steps", "4", "--save-model", folder / "ddp"}));
     digestOf(train(common + Flags{"--steps", "2", "--checkpoint", folder / "half"}));
     for (int stage = 1; stage <= 3; ++stage) {
@@ -78,8 +92,8 @@ TEST(Zero, SixteenBits_AllStagesAreTheSame_AndContinueEachOther) {
 TEST(Zero, MemoryInSixteenBits_IsThePapers) {
   const auto parameters = static_cast<double>(Gpt2(Gpt2Config::of("tiny"), at::kFloat).parameterCount());
   for (int stage = 1; stage <= 3; ++stage) {
-    const auto steps =
-        stepsOf(train(Flags{"--spawn", "2", "--steps", "2", "--memory-metrics", "--precision", "bf16"} + zero(stage)).out);
+    const auto steps = stepsOf(
+        train(Flags{"--spawn", "2", "--steps", "2", "--memory-metrics", "--precision", "bf16"} + zero(stage)).out);
     ASSERT_EQ(steps.size(), 2u);
     const auto expectAbout = [&](const char* name, double expected) {
       EXPECT_GE(steps[1][name].get<double>(), expected) << name << ", stage " << stage;
@@ -219,7 +233,7 @@ TEST(Zero, WhatItCannotBeWith_IsRefused) {
       {{"--no-ddp"}, "not with --no-ddp"},
       {{"--gradient-as-bucket-view"}, "--gradient-as-bucket-view has no effect with --zero"},
       {{"--segment-bytes", "4096"}, "--segment-bytes has no effect with --zero"},
-      {{"--precision", "bf16", "--accumulate", "2", "--accumulate-fp32"}, "--accumulate-fp32 keeps sums"},
+      {{"--precision", "bf16", "--accumulate", "2", "--accumulate-fp32"}, "--accumulate-fp32 sums whole gradients"},
       {{"--compress", "topk"}, "--compress replaces all-reduces"},
       {{"--average", "local-sgd"}, "--average has ranks with models"}};
   for (const auto& [flags, reason] : cases) {
@@ -358,6 +372,51 @@ TEST(Zero, StageThree_GathersTheNextUnitBesideEachOfForwardAndBackward) {
       EXPECT_FALSE(unit.isWhole());
     }
   });
+}
+
+// Only rank 1's shard has an infinity: neither rank makes the step, and both halve the scale.
+TEST(Zero, InfinityInOneShard_LeavesTheStepOutOnAllRanks) {
+  asTwoRanks([](GroupCommunicator& communicator) {
+    Options options;
+    options.sharding.zero = 2;
+    options.precision.type = Precision::kFloat16;
+    Gpt2 model(Gpt2Config::of("tiny"), at::kHalf);
+    Gpt2 weights = mastersOf(model);
+    weights.initialize(1);
+    auto units = layOutUnits(model, 2, communicator.rank(), 2);
+    const auto optimizer = makeOptimizer(shardsOf(units), mastersOf(shardsOf(units)), options);
+    ShardedParallel parallel(model, weights, *optimizer, units, communicator, options);
+    const auto before = optimizer->parameters()[0].detach().clone();
+    for (const bool hasInfinity : {true, false}) {
+      for (auto& unit : units) {
+        auto shard = unit.shard();
+        shard.mutable_grad() = at::ones_like(shard.detach());
+      }
+      if (hasInfinity && communicator.rank() == 1) {
+        units[1].shard().grad()[3] = std::numeric_limits<float>::infinity();
+      }
+      parallel.updateParameters();
+      EXPECT_EQ(optimizer->stepsLeftOut(), hasInfinity ? 1 : 0);
+      EXPECT_EQ(optimizer->parameters()[0].detach().equal(before), hasInfinity);
+    }
+  });
+}
+
+std::atomic<int64_t> observedBytes{0};
+
+// oneDNN's way to take and give back buffers, beside the usual one.
+TEST(ObservedCpuAllocator, RawBlocks_AreCountedAndGivenBack) {
+  torch_version::observeCpuMemory([](int64_t bytes) { observedBytes += bytes; });
+  const int64_t before = observedBytes;
+  void* block = c10::GetCPUAllocator()->raw_allocate(4096);
+  EXPECT_EQ(observedBytes, before + 4096);
+  c10::GetCPUAllocator()->raw_deallocate(block);
+  EXPECT_EQ(observedBytes, before);
+  {
+    const auto tensor = at::empty({16}, at::kFloat), none = at::empty({0}, at::kFloat);
+    EXPECT_EQ(observedBytes, before + 64);
+  }
+  EXPECT_EQ(observedBytes, before);
 }
 
 TEST(ActivationCheckpointing, SameBits_AsWithout) {
