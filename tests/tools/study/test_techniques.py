@@ -1,5 +1,6 @@
 """scripts/study techniques: the arithmetic of its tables, its input, and two small trainings over emulated links."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -132,8 +133,8 @@ def measured(point, seconds, sent, link="open", transport="TCP", **more):
 
 def stored_file(tmp_path, *runs, study="compression", name="a-run.json", **changes):
     described = {"commit": "0123abc", "load_before": 0.1, "processor": "A", "cores": 2, "memory_gib": 8.0}
-    described |= {"operating_system": "Debian", "kernel": "6"}
-    text = stored.text_of(described, 0.02, study, 2, ["--batch-size", "4"], runs)
+    described |= {"operating_system": "Debian", "kernel": "6", "programs": {"ddp_train": "a" * 64}}
+    text = stored.text_of(described, 0.02, study, 2, ["--batch-size", "4"], map(stored.row_record, runs))
     path = tmp_path / name
     path.write_text(json.dumps(json.loads(text) | changes))
     return path
@@ -159,6 +160,7 @@ def test_StoredRun_IsWhatWasMeasured(tmp_path):
         ({"rows": [{"link": "open", "point": "moon"}]}, "no point 'moon'"),
         ({"rows": [{"link": "open", "point": "none", "steps_s": []}]}, "'steps_s' is empty"),
         ({"rows": [{"link": "open", "point": "none", "steps_s": [0]}]}, "steps_s"),
+        ({"rows": [{"link": "open", "point": "none", "steps_s": [1.0], "losses": [1.0]}]}, "no 'sent_bytes'"),
         ({"more": 1}, "'more' is unknown"),
     ],
 )
@@ -187,6 +189,44 @@ def test_Table_HasALineForEachPointAndACellForEachLink(tmp_path):
     header, _, none, bf16 = stored.table(stored.read(stored_file(tmp_path, *runs))).splitlines()
     assert "200Mbit: step in s, TCP; DPDK" in header
     assert "| 4.00 (1.00 x); 4.50 (0.89 x) |" in none and "| 3.00 (1.33 x); 3.50 (1.14 x) |" in bf16
+
+
+def learning(point, losses, seconds):
+    """A run of one link whose loss falls like this."""
+    made = measured(point, seconds, 1_000_000)
+    for step, loss in zip(made.steps, losses, strict=True):
+        step["loss_mean"] = loss
+    return made
+
+
+def test_Table_HasTheTimeToTheCommonLoss(tmp_path):
+    runs = [
+        learning("none", [9.0, 8.0, 7.0, 6.0, 5.0, 4.0], 2.0),
+        learning("bf16", [9.0, 8.5, 8.0, 7.5, 7.0, 6.5], 1.0),
+    ]
+    run = stored.read(stored_file(tmp_path, *runs))
+    assert stored.common_loss(run, "open") == 7.5  # of bf16's last five steps
+    header, _, none, bf16 = stored.table(run).splitlines()
+    assert "open: to the common loss of 7.50, TCP" in header
+    assert "| 5 steps, 10 s |" in none and "| 6 steps, 6 s |" in bf16
+    # An older run has no losses, and the table no such column.
+    record = json.loads((tmp_path / "a-run.json").read_text())
+    for row in record["rows"]:
+        del row["losses"], row["first_s"]
+    del record["programs"]
+    (tmp_path / "a-run.json").write_text(json.dumps(record))
+    assert "common loss" not in stored.table(stored.read(tmp_path / "a-run.json"))
+
+
+def test_Estimate_IsOfAPlainStep():
+    def given(flags=(), steps=10):
+        return argparse.Namespace(flags=list(flags), steps=steps, ranks=2)
+
+    study = entries.STUDIES["compression-distilgpt2"]
+    slow, quick = (techniques.estimate_s(given(), study, "bf16", link) for link in ("200Mbit", "open"))
+    assert slow == pytest.approx(6 + 10 * (2.4 + 327.65 * 8 / 200 + 4e-3 / 2), rel=0.02) and quick < slow
+    assert techniques.estimate_s(given(["--model", "gpt2"]), study, "bf16", "open") is None
+    assert techniques.estimate_s(given(["--batch-size=2"]), study, "bf16", "open") is None
 
 
 def test_Draw_RenewsThePage(tmp_path):
@@ -279,3 +319,24 @@ def test_TwoPoints_AreMeasuredAndWritten(tmp_path):
     run = stored.read(tmp_path / "a-run.json")
     assert run.of("point") == ["none", "topk 1 %"] and run.flags == ("--seq-length", "16")
     assert run.at("open", "TCP", "topk 1 %").compress_s > 0 and len(run.rows[0].steps_s) == 5
+    # Once more: what is there is not measured again, what is missing is.
+    words = [
+        *SCRIPT,
+        "compression",
+        "--links",
+        "open",
+        "--steps",
+        "6",
+        "--build",
+        BUILD,
+        "--json",
+        tmp_path / "a-run.json",
+    ]
+    words += ["--points", "sign,topk 1 %,none", "--", "--seq-length", "16"]
+    again = subprocess.run(words, capture_output=True, text=True, timeout=170)
+    assert again.returncode == 0 and "1 runs" in again.stdout, again.stderr
+    more = stored.read(tmp_path / "a-run.json")
+    assert more.rows[:2] == run.rows and more.of("point") == ["none", "topk 1 %", "sign"]  # whatever the order
+    assert "to the common loss" in again.stdout
+    other = subprocess.run([*words, "--dropout", "0.1"], capture_output=True, text=True, timeout=60)
+    assert other.returncode == 2 and "it is of another flags" in other.stderr

@@ -15,10 +15,9 @@ where cores do not matter. A row that cannot be understood is refused, never ski
 """
 
 import datetime
-import json
 from dataclasses import dataclass, fields
 
-from gloo_bypass_tools.report import machine, memory_rates
+from gloo_bypass_tools.report import machine, memory_rates, row_lines
 from gloo_bypass_tools.report.records import (
     RecordError,
     commit_at,
@@ -132,13 +131,8 @@ def record_of(measured, described, rates, others_cores, effort):
 
 def text_of(record):
     """As JSON, a line for each entry of the long lists."""
-    listed = {key: record[key] for key in ("model", "choices", "rows")}
-    head = json.dumps({key: value for key, value in record.items() if key not in listed}, indent=1)
-    parts = [head.removesuffix("\n}")]
-    for key, entries in listed.items():
-        lines = ",\n".join(f"  {json.dumps(rounded(entry))}" for entry in entries)
-        parts.append(f' "{key}": [\n{lines}\n ]')
-    return ",\n".join(parts) + "\n}\n"
+    listed = {key: rounded(record[key]) for key in ("model", "choices", "rows")}
+    return row_lines.text_of({key: value for key, value in record.items() if key not in listed}, **listed)
 
 
 def rounded(value):

@@ -2,21 +2,25 @@
 
     {"schema": "gloo-bypass/study-techniques/1", "commit": "0123abc", "date": "2026-11-27", "machine": {...},
      "load_before": 0.1, "others_cores": 0.02, "study": "compression", "ranks": 2, "flags": ["--batch-size", "4"],
-     "rows": [{"link": "200Mbit", "transport": "TCP", "point": "bf16", "sent_bytes": 1.6e8, "steps_s": [6.9, 6.8],
-     "compress_s": 0.3, "decompress_s": 0.1, "exposed_s": 4.0, "last_loss": 9.1}, ...]}
+     "programs": {"ddp_train": SHA-256, ...},
+     "rows": [{"link": "200Mbit", "transport": "TCP", "point": "bf16", "sent_bytes": 1.6e8, "first_s": 7.5,
+     "steps_s": [6.9, 6.8], "losses": [10.9, 10.1, 9.6], "compress_s": 0.3, "decompress_s": 0.1, "exposed_s": 4.0,
+     "last_loss": 9.1}, ...]}
 
-`steps_s`: of each step but the first. `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are means over these
-steps; null where one has none. The page's table NAME (report/marked_tables.py) is made of NAME-run.json beside it.
+`steps_s`: of each step but the first; `first_s`: of that one. `losses`: of each step, a mean over the ranks. An older
+run has neither `first_s` nor `losses`, nor `programs`. `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are
+means over the steps but the first; null where one has none. The common loss of some runs is what the one that learnt
+least came to, as a mean over WINDOW steps. The page's table NAME (report/marked_tables.py) is made of NAME-run.json
+beside it.
 """
 
 import datetime
-import json
 import statistics
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 
-from gloo_bypass_tools.report import machine, marked_tables
+from gloo_bypass_tools.report import machine, marked_tables, row_lines
 from gloo_bypass_tools.report.records import (
     RecordError,
     commit_at,
@@ -36,6 +40,7 @@ from gloo_bypass_tools.study.printed.technique_entries import LINKS, OPEN, STUDI
 
 SCHEMA = "gloo-bypass/study-techniques/1"
 PAGE, RUN = "README.md", "-run.json"
+WINDOW = 5
 MEANS = ("sent_bytes", "compress_s", "decompress_s", "exposed_s", "last_loss")
 
 
@@ -50,10 +55,21 @@ class Row:
     decompress_s: float | None
     exposed_s: float | None
     last_loss: float | None
+    first_s: float | None = None
+    losses: tuple = ()
 
     @property
     def step_s(self):
         return statistics.fmean(self.steps_s)
+
+    def smoothed(self):
+        """The mean loss of WINDOW steps, from the WINDOWth on."""
+        return smoothed(self.losses)
+
+    def reaching(self, loss):
+        """(steps, seconds) when the smoothed loss was first at most `loss`."""
+        step = next(at for at, value in enumerate(self.smoothed(), WINDOW) if value <= loss)
+        return step, self.first_s + sum(self.steps_s[: step - 1])
 
 
 @dataclass(frozen=True)
@@ -67,6 +83,7 @@ class StoredRun:
     ranks: int
     flags: tuple
     rows: tuple
+    programs: dict
 
     def of(self, name):
         """The values of a row's field, each once, in the run's order."""
@@ -75,6 +92,10 @@ class StoredRun:
     def at(self, link, transport, point):
         wanted = (link, transport, point)
         return next((row for row in self.rows if (row.link, row.transport, row.point) == wanted), None)
+
+
+def smoothed(losses):
+    return [statistics.fmean(losses[end - WINDOW : end]) for end in range(WINDOW, len(losses) + 1)]
 
 
 KEYS = {one.name for one in fields(StoredRun)} | {"schema"}
@@ -88,6 +109,8 @@ def row_record(run):
         "transport": run.transport,
         "point": run.point,
         "steps_s": [round(step["t_step_s"], 4) for step in run.steps[1:]],
+        "first_s": round(run.steps[0]["t_step_s"], 4),
+        "losses": [round(step["loss_mean"], 4) for step in run.steps],
         "sent_bytes": None if None in (step["bytes_sent"] for step in run.steps) else round(run.mean_bytes()),
         "compress_s": run.mean_of("t_compress_s"),
         "decompress_s": run.mean_of("t_decompress_s"),
@@ -96,8 +119,13 @@ def row_record(run):
     }
 
 
-def text_of(described, others_cores, study, ranks, flags, runs):
-    """The file's text, a line for each row."""
+def record_of(row):
+    """Of a stored row, as it stands in the file."""
+    return vars(row) | {"steps_s": list(row.steps_s), "losses": list(row.losses)}
+
+
+def text_of(described, others_cores, study, ranks, flags, rows):
+    """The file's text, a line for each row; `rows`: as row_record() makes them."""
     head = {
         "schema": SCHEMA,
         "commit": described["commit"],
@@ -108,9 +136,9 @@ def text_of(described, others_cores, study, ranks, flags, runs):
         "study": study,
         "ranks": ranks,
         "flags": list(flags),
+        "programs": described["programs"],
     }
-    rows = ",\n".join(f"  {json.dumps(row_record(run))}" for run in runs)
-    return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "rows": [\n{rows}\n ]\n}}\n'
+    return row_lines.text_of(head, rows=rows)
 
 
 def row_at(place, record, points):
@@ -123,7 +151,12 @@ def row_at(place, record, points):
     if not steps:
         raise RecordError(f"{place}: 'steps_s' is empty")
     means = {name: number_at(place, record, name, nullable=True) for name in MEANS}
-    return Row(link, text_at(place, record, "transport"), point, steps, **means)
+    losses = dict(enumerate(value_at(place, {"losses": []} | record, "losses", list)))
+    if losses and len(losses) != len(steps) + 1:
+        raise RecordError(f"{place}: {len(losses)} 'losses' of {len(steps) + 1} steps")
+    each_loss = tuple(number_at(f"{place}: losses", losses, index) for index in losses)
+    first_s = positive_at(place, record, "first_s") if losses else None
+    return Row(link, text_at(place, record, "transport"), point, steps, **means, first_s=first_s, losses=each_loss)
 
 
 def read(path):
@@ -143,6 +176,7 @@ def read(path):
         whole_at(path, record, "ranks", 1),
         tuple(map(str, value_at(path, record, "flags", list))),
         tuple(row_at(f"{path}: rows[{at}]", one, STUDIES[study].points) for at, one in enumerate(rows)),
+        value_at(path, {"programs": {}} | record, "programs", dict),
     )
     keys = {(row.link, row.transport, row.point) for row in run.rows}
     if not rows or len(keys) != len(rows):
@@ -184,8 +218,22 @@ def break_even_cell(run, point, transport):
     return f"{'below' if other.sent_bytes < plain.sent_bytes else 'above'} {rate / 1e6:.0f}"
 
 
+def common_loss(run, link):
+    """None where a row has no losses."""
+    rows = [row for row in run.rows if row.link == link]
+    if not all(len(row.losses) >= WINDOW for row in rows):
+        return None
+    return max(min(row.smoothed()) for row in rows)
+
+
+def reaching_cell(row, target):
+    steps, time_s = row.reaching(target)
+    return f"{steps} steps, {time_s:.3g} s"
+
+
 def table(run):
-    """A line for each point: what it sends, what it costs, and its step over each link and transport."""
+    """A line for each point: what it sends, what it costs, and its step over each link and transport; how long it takes
+    to the common loss."""
     points, links, transports = run.of("point"), run.of("link"), run.of("transport")
     over = "; ".join(transports)
     header = [
@@ -194,6 +242,9 @@ def table(run):
         "compressing, decompressing",
         *(f"{link}: step in s, {over}" for link in links),
     ]
+    targets = {link: common_loss(run, link) for link in links}
+    targets = {link: target for link, target in targets.items() if target is not None}
+    header += [f"{link}: to the common loss of {target:.2f}, {over}" for link, target in targets.items()]
     if OPEN in links:
         header.append(f"pays, Mbit/s, {over}")
     lines = []
@@ -216,6 +267,9 @@ def table(run):
                 row = rows[link, transport]
                 cells.append(f"{row.step_s:.2f} ({base.step_s / row.step_s:.2f} x)" if row and base else "-")
             line.append("; ".join(cells))
+        for link, target in targets.items():
+            there = [rows[link, transport] for transport in transports]
+            line.append("; ".join(reaching_cell(row, target) if row else "-" for row in there))
         if OPEN in links:
             line.append(joined([break_even_cell(run, point, transport) for transport in transports]))
         lines.append(line)

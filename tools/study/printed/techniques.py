@@ -1,14 +1,18 @@
 """Trains by one technique after the other over slow networks: what each does to bytes, time and loss.
 
 Each run is ddp_train (--model tiny unless said) on scripts/fabric-run's emulated links, one run after the other, points
-and transports in turn. Prints a table a link, in Markdown; with --output a folder gets every step as CSV, too, and
-plots of loss against time and against bytes; --json writes the stored run, from which --draw makes the tables of a page
-(README.md) beside it. "To the common loss": until the mean loss of five steps is at most what
-the point that learnt least came to. "Waiting": the share of a step in which ranks that share a model have nothing to
-compute. What follows "--" goes to ddp_train.
+and transports in turn. Says first how many runs there are, and how long they take if each step were a plain one. Prints
+a table a link, in Markdown; with --output a folder gets every step as CSV, too, and plots of loss against time and
+against bytes; --json writes the stored run after each run, from which --draw makes the tables of a page (README.md)
+beside it, and goes on with a file that is there, if study, ranks, flags, steps, commit, programs and machine are the
+same. "To the common loss": until the mean loss of five steps is at most what the point that learnt least came to.
+"Waiting": the share of a step in which ranks that share a model have nothing to compute. What follows "--" goes to
+ddp_train.
 """
 
 import argparse
+import os
+import re
 import statistics
 import tempfile
 from itertools import accumulate
@@ -17,14 +21,25 @@ from pathlib import Path
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.common.whole_file import write_whole
-from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.model import prediction, ring
+from gloo_bypass_tools.report import machine, wording
+from gloo_bypass_tools.report.lines import show_progress
+from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.study import estimates
 from gloo_bypass_tools.study.commands import flags, model_flags
+from gloo_bypass_tools.study.measurement import digest_of
 from gloo_bypass_tools.study.printed import markdown, technique_runs, trainer
-from gloo_bypass_tools.study.printed.technique_entries import LINKS, STUDIES
+from gloo_bypass_tools.study.printed.technique_entries import EIGHT_BLOCKS, LINKS, STUDIES
 from gloo_bypass_tools.study.transports import SWITCHED
 
 TITLE = "What ddp_train's techniques do to bytes, time and loss on slow links"
-WINDOW = 5
+WINDOW = technique_runs.WINDOW
+# Of the models that studies name.
+PARAMETERS = {"tiny": 45_952, "distilgpt2": prediction.MODEL.parameter_count(), str(EIGHT_BLOCKS[1]): 436_224}
+DEFAULT_BATCH = 8
+# What changes what a step computes, so that nothing is known of its time.
+OTHER_WORK = ("--batch-size", "--seq-length", "--accumulate")
+PROGRAMS = ("trainer/ddp_train", "tools/fabric/fabric")
 
 
 class Run:
@@ -56,8 +71,7 @@ class Run:
 
     def smoothed(self):
         """The mean loss of WINDOW steps, from the WINDOWth on."""
-        losses = [step["loss_mean"] for step in self.steps]
-        return [statistics.fmean(losses[end - WINDOW : end]) for end in range(WINDOW, len(losses) + 1)]
+        return technique_runs.smoothed([step["loss_mean"] for step in self.steps])
 
     def reaching(self, loss):
         """(steps, seconds, bytes that a rank had sent) when the smoothed loss was first at most `loss`."""
@@ -113,6 +127,29 @@ def table(runs):
         row += [f"{run.smoothed()[-1]:.3f}", f"{steps} steps", f"{seconds:.2f} s", f"{sent / 1e6:.2f} MB"]
         rows.append(row)
     return markdown.table(header, rows, left=2)
+
+
+def estimate_s(given, study, point, link):
+    """Of a run, on a quick machine, if it sent as much as a plain one; None where flags change what a step computes."""
+    model, chosen = model_flags(given.flags, study.model), [*given.flags, *study.points[point].split()]
+    if not model or any(flag.partition("=")[0] in OTHER_WORK for flag in chosen):
+        return None
+    ranks, size = study.ranks.get(point, given.ranks), 4 * PARAMETERS[model[1]]
+    crowd = max(1.0, ranks / len(os.sched_getaffinity(0)))
+    small = model[1] != "distilgpt2"
+    computing_s = crowd * (estimates.TINY_STEP_S if small else DEFAULT_BATCH * estimates.SAMPLE_S)
+    slowest = min(float(one) for one in re.findall(r"rate=(\d+)Mbit", LINKS[link]))
+    delay_s = max((float(one) for one in re.findall(r"delay=(\d+)ms", LINKS[link])), default=0.0) / 1e3
+    sending_s = ring.rank_bytes(ranks, size) * 8 / (slowest * 1e6) + ring.rounds(ranks) * delay_s
+    crossing_s = ring.event_bytes(ranks, size) / estimates.EVENT_BYTES_A_SECOND
+    return estimates.START_S + given.steps * (computing_s + max(sending_s, crossing_s))
+
+
+def announce(given, study, cells):
+    """How many runs there are, and how long they take if each step were a plain one."""
+    each = [estimate_s(given, study, point, link) for point, link, _ in cells]
+    known = "" if None in each else f": about {wording.duration(sum(each))}"
+    print(f"{len(cells)} runs{known}", flush=True)
 
 
 def train(given, study, point, link, transport):
@@ -186,27 +223,74 @@ def problem_of(given):
         given.points = names_of(known)(given.points) if given.points else list(known)
     except argparse.ArgumentTypeError as error:
         return f"--points: {error}"
+    if given.output and given.json and given.json.exists():
+        return f"--output: has every step, and those of {given.json} are gone: choose another file, or leave it out"
     return f"--steps {given.steps}: {WINDOW} at least" if given.steps < WINDOW else ""
+
+
+def begun(given, described):
+    """The stored run to go on with, or None. RecordError where the file's was measured otherwise."""
+    if not given.json or not given.json.exists():
+        return None
+    old = technique_runs.read(given.json)
+    wanted = {"commit": described["commit"], "machine": machine.stored(described), "study": given.study}
+    wanted |= {"programs": programs_of(given), "ranks": given.ranks, "flags": tuple(given.flags)}
+    others = [f"of another {name}" for name, value in wanted.items() if getattr(old, name) != value]
+    if {len(row.steps_s) + 1 for row in old.rows} != {given.steps}:
+        others.append("of another number of steps")
+    if others:
+        raise RecordError(f"{given.json}: it is {others[0]}: choose another file, or move it away")
+    return old
+
+
+def programs_of(given):
+    """Their digests: a commit does not say what they were built from."""
+    paths = {Path(name).name: given.build / name for name in PROGRAMS}
+    return {name: digest_of(path) for name, path in paths.items() if path.exists()}
+
+
+def write_stored(given, described, others_cores, old, rows):
+    """`old`: the run that this one goes on with, or None. The most load of both."""
+    known = [one for one in (old.others_cores if old else None, others_cores) if one is not None]
+    load = max(described["load_before"], old.load_before if old else 0.0)
+    points = list(STUDIES[given.study].points)
+    places = {"link": list(LINKS), "point": points, "transport": list(SWITCHED)}
+    ordered = sorted(rows, key=lambda row: [order.index(row[name]) for name, order in places.items()])
+    described = described | {"load_before": load, "programs": programs_of(given)}
+    head = described, max(known, default=None), given.study, given.ranks, given.flags
+    write_whole(given.json, technique_runs.text_of(*head, ordered).encode())
 
 
 def run(given):
     if given.draw:
         technique_runs.renew(given.draw)
         return
-    study, described, others, measured = STUDIES[given.study], machine.describe(ROOT), machine.OtherWork(), []
+    study, described, others = STUDIES[given.study], machine.describe(ROOT), machine.OtherWork()
+    old = begun(given, described)
+    rows = [technique_runs.record_of(row) for row in old.rows] if old else []
+    done = {(row["point"], row["link"], row["transport"]) for row in rows}
+    cells = [
+        (point, link, transport) for link in given.links for point in given.points for transport in given.transports
+    ]
+    missing = [cell for cell in cells if cell not in done]
+    announce(given, study, missing)
     if given.output:
         given.output.mkdir(parents=True)
     for link in given.links:
-        cells = [(point, link, transport) for point in given.points for transport in given.transports]
-        runs = [train(given, study, *cell) for cell in cells]
-        measured += runs
-        ranks = "" if study.ranks else f"{given.ranks} ranks, "
-        print(f"{study.title}: {ranks}{link} ({LINKS[link]}), {given.steps} steps\n\n{table(runs)}\n", flush=True)
+        runs = []
+        for cell in (cell for cell in missing if cell[1] == link):
+            show_progress(", ".join(cell))
+            runs.append(train(given, study, *cell))
+            rows.append(technique_runs.row_record(runs[-1]))
+            if given.json:
+                write_stored(given, described, others.cores(), old, rows)
+        if old is None:
+            ranks = "" if study.ranks else f"{given.ranks} ranks, "
+            print(f"{study.title}: {ranks}{link} ({LINKS[link]}), {given.steps} steps\n\n{table(runs)}\n", flush=True)
         if given.output:
             from gloo_bypass_tools.study.rendering import csv_text
 
             (given.output / f"{link}.csv").write_text(csv_text(step_lines(runs)))
             draw(given.output / f"{link}.svg", f"{study.title}, {link}", runs)
-    if given.json:
-        stored = technique_runs.text_of(described, others.cores(), given.study, given.ranks, given.flags, measured)
-        write_whole(given.json, stored.encode())
+    if old is not None:
+        print(technique_runs.table(technique_runs.read(given.json)))

@@ -15,6 +15,7 @@ import json
 import statistics
 from dataclasses import dataclass, fields
 
+from gloo_bypass_tools.report import row_lines
 from gloo_bypass_tools.report.records import (
     RecordError,
     commit_at,
@@ -94,11 +95,8 @@ def text_of(run):
         "left_out": [{"what": what, "why": why} for what, why in run.left_out],
     }
     cells_in_order = sorted(run.whole_s, key=place_of)
-    rows = ",\n".join(
-        f"  {json.dumps(vars(cell) | {'whole_s': [round(one, 4) for one in run.whole_s[cell]]})}"
-        for cell in cells_in_order
-    )
-    return json.dumps(head, indent=1).removesuffix("\n}") + f',\n "rows": [\n{rows}\n ]\n}}\n'
+    rows = (vars(cell) | {"whole_s": [round(one, 4) for one in run.whole_s[cell]]} for cell in cells_in_order)
+    return row_lines.text_of(head, rows=rows)
 
 
 def place_of(cell):
