@@ -28,14 +28,24 @@ def renewed(text, makers, place):
     return MARKED.sub(table, text)
 
 
-def renew(path, renewed_text):
-    """Writes the page where `renewed_text(text)` differs from its text. Whether it did."""
-    path = Path(path)
+def names_of(text):
+    """Of the tables that a page has."""
+    return [match["name"] for match in MARKED.finditer(text)]
+
+
+def check(path, renewed_text):
+    """(the page's text, the text with its tables made again); writes nothing."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except OSError as error:
         raise RecordError(f"{path}: {error.strerror}") from error
-    if (new := renewed_text(text)) == text:
+    return text, renewed_text(text)
+
+
+def renew(path, renewed_text):
+    """Writes the page where `renewed_text(text)` differs from its text. Whether it did."""
+    text, new = check(path, renewed_text)
+    if new == text:
         return False
-    path.write_text(new, encoding="utf-8")
+    Path(path).write_text(new, encoding="utf-8")
     return True

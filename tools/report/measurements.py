@@ -6,13 +6,12 @@ Every line is checked when the file is read: a figure that cannot be understood 
 skipped.
 """
 
-import csv
 import functools
-import math
 import re
 from dataclasses import dataclass
 
 from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.report import checked_csv
 from gloo_bypass_tools.report.records import RecordError
 
 PATH = program_places.data("docs/studies/published-measurements.csv")
@@ -35,7 +34,7 @@ FIRST = {
 
 
 class PublishedError(RecordError):
-    """The file, or a question to it, is wrong."""
+    """A question to the file is wrong."""
 
 
 @dataclass(frozen=True)
@@ -60,50 +59,19 @@ class Figure:
 
 
 def figure_of(place, row):
-    """A line of the file as a Figure. PublishedError names the place and what is wrong there."""
-    if None in row or None in row.values():
-        raise PublishedError(f"{place}: {len(COLUMNS)} columns are needed: {','.join(COLUMNS)}")
-    for column in COLUMNS[:-1]:
-        if not row[column] or row[column] != row[column].strip():
-            raise PublishedError(f"{place}: column '{column}' is {row[column]!r}")
+    """A line of the file as a Figure. RecordError names the place and what is wrong there."""
+    told = {column: checked_csv.text_at(place, row, column) for column in COLUMNS[:-1]}
     if not re.fullmatch(r"\d+\.\d+|text", row["table"]):
-        raise PublishedError(f"{place}: table {row['table']!r} is neither a number as in 5.7 nor 'text'")
-    if row["unit"] not in UNITS:
-        raise PublishedError(f"{place}: unit {row['unit']!r} is none of {', '.join(UNITS)}")
-    if row["statistic"] not in STATISTICS:
-        raise PublishedError(f"{place}: statistic {row['statistic']!r} is none of {', '.join(STATISTICS)}")
-    try:
-        value = float(row["value"])
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        raise PublishedError(f"{place}: value {row['value']!r} is no number of 0 or more")
-    return Figure(**{column: row[column] for column in COLUMNS[:-1]}, value=value)
+        raise RecordError(f"{place}: table {row['table']!r} is neither a number as in 5.7 nor 'text'")
+    for column, known in (("unit", UNITS), ("statistic", STATISTICS)):
+        if row[column] not in known:
+            raise RecordError(f"{place}: {column} {row[column]!r} is none of {', '.join(known)}")
+    return Figure(**told, value=checked_csv.number_at(place, row, "value", least=0.0))
 
 
 def read(path=PATH):
     """All figures in the order of the file."""
-    try:
-        with open(path, encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if reader.fieldnames != COLUMNS:
-                raise PublishedError(f"{path}:1: the first line is not {','.join(COLUMNS)}")
-            figures, seen = [], {}
-            for row in reader:
-                place = f"{path}:{reader.line_num}"
-                figure = figure_of(place, row)
-                if figure.key in seen:
-                    before = f"line {seen[figure.key]}: {' '.join(figure.key)}"
-                    raise PublishedError(f"{place}: the same figure as in {before}")
-                seen[figure.key] = reader.line_num
-                figures.append(figure)
-    except OSError as error:
-        raise PublishedError(f"{path}: cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise PublishedError(f"{path}: not a CSV file: {error}") from error
-    if not figures:
-        raise PublishedError(f"{path}: no figures")
-    return figures
+    return checked_csv.read(path, COLUMNS, figure_of, lambda figure: figure.key)
 
 
 @functools.lru_cache(maxsize=None)

@@ -323,5 +323,6 @@ def machine_at(path, record):
     found, place = value_at(path, record, "machine", dict), f"{path}: machine"
     only(place, found, machine.KEYS)
     text_at(place, found, "processor")
+    text_at(place, found, "kernel")
     whole_at(place, found, "cores", 1)
     return found

@@ -29,6 +29,7 @@ from gloo_bypass_tools.study import (
 from gloo_bypass_tools.study.measurement import SCHEMA, StudyMeasurement
 from gloo_bypass_tools.study.printed import collectives, failures, scaling, summation, techniques, utilisation
 from gloo_bypass_tools.study.plan import plan_from
+from gloo_bypass_tools.study.summaries import keeping
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 PRINTED = {
@@ -41,8 +42,8 @@ PRINTED = {
 }
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
 prints its tables with what was published,
-what was measured and what the model says. Those up to edge-bandwidth-training are the published studies; the others sweep one \
-parameter. RDMA runs over
+what was measured and what the model says. Those up to edge-bandwidth-training are the published studies; the \
+others sweep one parameter. RDMA runs over
 SoftRoCE, here or in a guest whose processor is emulated: its times there compare with those of TCP-netem, TCP beside \
 it, alone.
 Writes a folder with JSON, CSV, plots and a page."""
@@ -56,6 +57,7 @@ more
   scripts/study stragglers --transports DPDK
   scripts/study world-size --transports TCP,DPDK,TCP-netem,RDMA   the last two in the guest: a smaller model
   scripts/study draw results/study-...                        tables, plots and page once more
+  scripts/study keep results/study-...                        its summary and machine into docs/studies/runs
   scripts/study --continue results/study-...                  what is missing of a study that was cut off
 
 exit status: 0; 1 a run failed; 2 bad input, or no right to make namespaces; 130 interrupted: results so far are kept"""
@@ -93,6 +95,9 @@ def parser_of():
     for one, run_folder in ((again, draw), (there, in_guest)):
         one.add_argument("folder", type=Path)
         one.set_defaults(run_folder=run_folder)
+    kept = parsers.add_parser("keep", help=keeping.ABOUT, description=keeping.DESCRIPTION)
+    keeping.add_options(kept)
+    kept.set_defaults(keeping=True)
     return parser
 
 
@@ -248,6 +253,8 @@ def run(parser, arguments):
     given, earlier = parsed(parser, arguments), None
     if "run_folder" in given:
         return given.run_folder(given.folder)
+    if "keeping" in given:
+        return keeping.run(given)
     if "printed" in given:
         return print_study(parser, given)
     if given.continued:

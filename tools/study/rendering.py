@@ -80,11 +80,19 @@ def write_csv(folder, record, summary):
             folder.write_text(name, csv_text(lines))
 
 
+def summarised(folder):
+    """(record, plan, study, Summary of its layout) of a folder. RecordError where its record is damaged."""
+    record, planned, study = load(folder)
+    try:
+        return record, planned, study, LAYOUTS[study.layout].summarise(record, planned, study)
+    except (KeyError, TypeError, AttributeError) as error:  # of a record that says something else than was written
+        raise records.RecordError(f"{folder.place('results.json')}: damaged, it lacks or garbles {error}") from error
+
+
 def render(folder):
     """Writes CSV files, plots and the page. Returns (record, plan, study, Summary of its layout)."""
-    record, planned, study = load(folder)
+    record, planned, study, made = summarised(folder)
     layout = LAYOUTS[study.layout]
-    made = layout.summarise(record, planned, study)
     drawn = layout.pictures_of(folder, record, planned, study, made)
     pictures.write(folder, drawn)
     notes, values = layout.words_of(record, planned, study, made, drawn)

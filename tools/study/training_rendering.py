@@ -7,23 +7,6 @@ from gloo_bypass_tools.report import measurements
 from gloo_bypass_tools.study import page, training_pictures, training_tables, transports
 from gloo_bypass_tools.study.plan import steps_of
 
-# Metric of the published file -> what the page calls it.
-METRICS = {
-    "allreduce_events": "events",
-    "total_bytes": "bytes in all",
-    "total_duration": "duration in all",
-    "th_avg_overall": "TH_avg",
-    "bytes_per_event": "bytes of an event",
-    "event_duration": "duration of an event",
-    "th_peak": "TH_peak of an event",
-    "t_step": "T_step",
-    "t_ar": "T_ar",
-    "oh_ar": "OH_ar",
-    "train_loss": "loss",
-    "cpu_utilization": "processor of a rank",
-    "memory": "memory of a rank",
-    "tx_bytes": "bytes sent by a rank",
-}
 OWN_DIGITS = 3
 # Statistics that a metric's name implies.
 IMPLIED = ("count", "sum", "mean", "epoch-mean", "level")
@@ -73,7 +56,7 @@ def figure_name(row):
     metric = row.metric.removesuffix(measurements.RATIO)
     ratio = "ratio" if metric != row.metric else ""
     statistic, unit = "" if row.statistic in IMPLIED else row.statistic, "" if row.unit == "1" else row.unit
-    return ", ".join(part for part in (METRICS.get(metric, metric), ratio, statistic, unit) if part)
+    return ", ".join(part for part in (training_tables.METRICS.get(metric, metric), ratio, statistic, unit) if part)
 
 
 def decimals_of(rows):

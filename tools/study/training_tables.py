@@ -28,6 +28,23 @@ class Row:
     model: dict
 
 
+# Metric of the published file -> what the page calls it.
+METRICS = {
+    "allreduce_events": "events",
+    "total_bytes": "bytes in all",
+    "total_duration": "duration in all",
+    "th_avg_overall": "TH_avg",
+    "bytes_per_event": "bytes of an event",
+    "event_duration": "duration of an event",
+    "th_peak": "TH_peak of an event",
+    "t_step": "T_step",
+    "t_ar": "T_ar",
+    "oh_ar": "OH_ar",
+    "train_loss": "loss",
+    "cpu_utilization": "processor of a rank",
+    "memory": "memory of a rank",
+    "tx_bytes": "bytes sent by a rank",
+}
 # Of what has nothing published beside it: the events' and the steps' medians. Metric -> unit.
 OWN_FIGURES = {"bytes_per_event": "MB", "event_duration": "s", "t_step": "s", "t_ar": "s", "oh_ar": "%"}
 # Metric -> its samples of one run, in bytes, seconds, bit/s, shares.
@@ -128,8 +145,7 @@ def flow_row(plan, study, record_runs, figure, listed):
         made = training_prediction.event_bytes(plan, point, transport)
         return made.on_edge(point.ranks, *ends_of(direction)) if metric == "bytes_per_event" else None
 
-    start, end = ends_of(figure.variant)
-    return row_of(figure, f"{point.name}, r{start}->r{end}", listed, measured, model)
+    return row_of(figure, flow_label(point.name, figure.variant), listed, measured, model)
 
 
 def rows_of(plan, study, record_runs):
@@ -158,6 +174,12 @@ def own_rows(plan, study, record_runs):
             figure = measurements.Figure("", study.name, point.name, metric, "median", unit, None)
             rows.append(variant_row(plan, study, record_runs, figure, listed))
     return [row for row in rows if row is not None]
+
+
+def flow_label(point, direction):
+    """What a direction of a point is called in tables: ws=4, r0->r3."""
+    start, end = ends_of(direction)
+    return f"{point}, r{start}->r{end}"
 
 
 def ends_of(direction):
@@ -192,9 +214,7 @@ def flow_figure(run, start, end, metric, statistic, whole_epoch):
 def targets_of(plan, study, record_runs):
     flows = (flow_targets,) if study.flows else ()
     return [
-        target
-        for targets in (*flows, slow_edge_targets, byte_targets)
-        for target in targets(plan, study, record_runs)
+        target for targets in (*flows, slow_edge_targets, byte_targets) for target in targets(plan, study, record_runs)
     ]
 
 

@@ -4,6 +4,7 @@ import pytest
 from conftest import ROOT
 from gloo_bypass_tools.model import prediction
 from gloo_bypass_tools.report import measurements
+from gloo_bypass_tools.report.records import RecordError
 
 HEADER = "table,study,variant,metric,statistic,unit,value\n"
 
@@ -66,9 +67,9 @@ def test_published_unknown_figure_names_what_there_is(asked, said):
 @pytest.mark.parametrize(
     "line, said",
     [
-        ("5.1,a,b,c,median,s,x", "x.csv:2: value 'x'"),
-        ("5.1,a,b,c,median,s,-1", "value '-1'"),
-        ("5.1,a,b,c,median,s,nan", "value 'nan'"),
+        ("5.1,a,b,c,median,s,x", "x.csv:2: value is 'x'"),
+        ("5.1,a,b,c,median,s,-1", "value is '-1'"),
+        ("5.1,a,b,c,median,s,nan", "value is 'nan'"),
         ("5.1,a,b,c,median,furlongs,1", "unit 'furlongs' is none of 1, MB"),
         ("5.1,a,b,c,mode,s,1", "statistic 'mode'"),
         ("five,a,b,c,median,s,1", "table 'five'"),
@@ -81,7 +82,7 @@ def test_published_unknown_figure_names_what_there_is(asked, said):
 def test_read_refuses_a_wrong_line_with_its_number(tmp_path, line, said):
     path = tmp_path / "x.csv"
     path.write_text(HEADER + line + "\n")
-    with pytest.raises(measurements.PublishedError) as refused:
+    with pytest.raises(RecordError) as refused:
         measurements.read(path)
     assert said in str(refused.value) and "\n" not in str(refused.value)
 
@@ -98,7 +99,7 @@ def test_read_refuses_a_wrong_line_with_its_number(tmp_path, line, said):
 def test_read_refuses_another_file(tmp_path, content, said):
     path = tmp_path / "x.csv"
     path.write_bytes(content)
-    with pytest.raises(measurements.PublishedError, match=said):
+    with pytest.raises(RecordError, match=said):
         measurements.read(path)
 
 

@@ -436,7 +436,7 @@ def test_publishedFigures_AreShownByAStudyOrElsewhere():
     shown |= {name for study in catalogue.STUDIES.values() for name, _ in study.flows}
     for figure in training_tables.measurements.read():
         assert figure.study in shown, figure
-        assert figure.metric.removesuffix("_ratio") in {*training_rendering.METRICS, "loop_duration"}, figure
+        assert figure.metric.removesuffix("_ratio") in {*training_tables.METRICS, "loop_duration"}, figure
 
 
 def test_targets_ofFlows_AreSymmetryAndOneWay():
