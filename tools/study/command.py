@@ -27,7 +27,15 @@ from gloo_bypass_tools.study import (
     transports,
 )
 from gloo_bypass_tools.study.measurement import SCHEMA, StudyMeasurement
-from gloo_bypass_tools.study.printed import collectives, failures, scaling, summation, techniques, utilisation
+from gloo_bypass_tools.study.printed import (
+    collectives,
+    failures,
+    scaling,
+    summation,
+    techniques,
+    throughput,
+    utilisation,
+)
 from gloo_bypass_tools.study.plan import plan_from
 from gloo_bypass_tools.study.summaries import keeping
 
@@ -39,6 +47,7 @@ PRINTED = {
     "summation": summation,
     "collectives": collectives,
     "utilisation": utilisation,
+    "throughput": throughput,
 }
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
 prints its tables with what was published,

@@ -18,6 +18,10 @@ def kind_of(transport):
     return BY_NAME[transport].device
 
 
+# Over the switch, each once: DPDK-netdev is DPDK otherwise attached.
+DISTINCT = tuple(one for one in SWITCHED if kind_of(one) == one)
+
+
 def is_tcp(transport):
     return kind_of(transport) == "TCP"
 

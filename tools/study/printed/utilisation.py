@@ -30,12 +30,11 @@ from gloo_bypass_tools.report.lines import show_progress, show_start
 from gloo_bypass_tools.report.records import RecordError, json_object, positive_at, value_at
 from gloo_bypass_tools.study.commands import flags
 from gloo_bypass_tools.study.measurement import digest_of, kernel_tcp
-from gloo_bypass_tools.study.transports import SWITCHED, kind_of
+from gloo_bypass_tools.study.transports import DISTINCT, SWITCHED
 from gloo_bypass_tools.study.utilisation import cells, model, stored, tables
 
 TITLE = "How much of its time a training computes: DDP to Streaming DiLoCo, beside the published models"
 RUN_FILE, PAGE, PICTURE = "run.json", "README.md", "utilisation.svg"
-TRANSPORTS = tuple(name for name in SWITCHED if kind_of(name) == name)
 FABRIC, PLUGIN = "tools/fabric/fabric", "plugin/libgloo_bypass.so"
 INTERRUPTED = 130
 # Of a run beyond what the model says: ranks start, and transports need longer than the model, TCP where frames are
@@ -49,8 +48,8 @@ def add_options(options):
     about = "Mbit/s (default 100,300,1000)"
     rates = distinct(numbers_in(float, 1, 1e5))
     add("--rates", type=rates, default=list(cells.RATES_MBIT), metavar="A,B", help=about)
-    about = f"of {', '.join(SWITCHED)} (default {','.join(TRANSPORTS)})"
-    add("--transports", type=names_of(SWITCHED), default=list(TRANSPORTS), metavar="A,B", help=about)
+    about = f"of {', '.join(SWITCHED)} (default {','.join(DISTINCT)})"
+    add("--transports", type=names_of(SWITCHED), default=list(DISTINCT), metavar="A,B", help=about)
     about = f"numbers of {'; '.join(f'{at} {name}' for at, name in enumerate(cells.METHODS, 1))} (default all)"
     add("--methods", type=distinct(numbers_in(int, 1, len(cells.METHODS))), metavar="A,B", help=about)
     add("--repeats", type=number_in(int, 1, 100), default=1, metavar="N", help="runs of each, in turn (default 1)")
