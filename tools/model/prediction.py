@@ -50,10 +50,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Prediction:
-    """value in the unit of the published figure; how: what it follows from."""
+    """value in the unit of the published figure; how: what it follows from; modelled: not from other published figures
+    alone."""
 
     value: float
     how: str
+    modelled: bool = True
 
 
 def setting_of(study, variant):
@@ -167,7 +169,11 @@ def rate_of(figure, setting):
         found[1] = measurements.figure("5.6", "batch-size", "bs=8", "total_duration", "sum")
     if None in found:
         return None
-    return 8 * found[0].base / found[1].base / measurements.UNITS[figure.unit], "published bytes x 8 / published time"
+    return (
+        8 * found[0].base / found[1].base / measurements.UNITS[figure.unit],
+        "published bytes x 8 / published time",
+        False,
+    )
 
 
 def time_of(figure, setting):
@@ -193,7 +199,7 @@ def share_of(figure, setting):
     timed = [time_of(part, setting) for part in parts]
     if None not in timed:
         return 100 * timed[0][0] / timed[1][0], "T_ar / T_step of the model"
-    return 100 * parts[0].base / parts[1].base, "median T_ar / median T_step, as published"
+    return 100 * parts[0].base / parts[1].base, "median T_ar / median T_step, as published", False
 
 
 def predicted_ratio(figure):

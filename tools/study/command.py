@@ -30,6 +30,7 @@ from gloo_bypass_tools.study.measurement import SCHEMA, StudyMeasurement
 from gloo_bypass_tools.study.printed import (
     collectives,
     failures,
+    published,
     scaling,
     summation,
     techniques,
@@ -48,6 +49,7 @@ PRINTED = {
     "collectives": collectives,
     "utilisation": utilisation,
     "throughput": throughput,
+    "published": published,
 }
 DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
 prints its tables with what was published,

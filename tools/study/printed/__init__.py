@@ -8,6 +8,7 @@ summation, orders, arithmetic  how exact an all-reduce's sums are, and what chan
 collectives                    every algorithm of our own all-reduces, by size, ranks and link
 utilisation                    how much of its time a training computes, by method, link and transport
 throughput                     what emulated links carry, by iperf3 and by all-reduces
+published                      every published figure beside the model and what was measured
 
 Each command's module has TITLE, add_options(options) and run(given), where given.flags is what follows "--" on the
 command line; run() returns the exit status, or None for 0. Failures are RuntimeError, OSError or ValueError.
