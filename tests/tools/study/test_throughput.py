@@ -103,3 +103,8 @@ def test_OneLink_IsMeasuredByIperfAndOverEachTransport(tmp_path):
     run = stored.read(tmp_path / "run.json")
     assert [key[1] for key in run.mbit_s] == list(cells.COLUMNS)
     assert all(0 < value < 1.05 * 100 for values in run.mbit_s.values() for value in values)
+
+
+def test_Page_InTheTree_HasTheTablesOfItsRun():
+    text, run = (PAGE / command.PAGE).read_text(), stored.read(PAGE / command.RUN_FILE)
+    assert tables.renewed(text, run, PAGE) == text, "scripts/study throughput --draw docs/studies/throughput"
