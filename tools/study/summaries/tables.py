@@ -162,7 +162,8 @@ def glance(kept):
             slower = bool(pairs) and all(is_slower(metric, *pair) for pair in pairs)
             cells.append(bold(in_words(own, unit), slower) if any(one is not None for one in own) else "-")
         published = [known(next(iter(measured.values())))[0].published for measured in each if measured]
-        lines.append([f"[{name}](results.md#{name})", "; ".join(variants.values()), in_words(published, unit), *cells])
+        there = in_words(published, unit) if any(one is not None for one in published) else ""
+        lines.append([f"[{name}](results.md#{name})", "; ".join(variants.values()), there, *cells])
     return markdown(["study", "measured", "published", *map(heading, transports)], lines)
 
 
