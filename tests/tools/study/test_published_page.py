@@ -86,6 +86,11 @@ def test_EveryFigure_HasARow_AndItsReasonWhereNothingWasMeasured():
     assert all(row.why and not row.measured for row in listed)
 
 
+def test_Page_InTheTree_SaysOfEveryArticlesFigureWhyItWasNotMeasured():
+    in_tree = published.sources(PAGE.parent / "runs", benchmarks.read(PAGE / published.RUN_FILE))
+    assert not [row for row in rows.of_articles(in_tree) if row.why == rows.NO_RUN]
+
+
 def test_Modelled_CountsNoFigureThatOnlyFollowsFromOthers():
     row = next(one for one in rows.thesis(measured.Sources({}, None, {})) if one.label[1] == "th_peak" and one.model)
     assert not row.modelled and tables.cells(row)[3].startswith("*")
@@ -151,6 +156,13 @@ def test_Measured_OfArticles_AreScaledAndCompared():
     assert measured.of_article(figure(buckets, "25 MB", "step_ratio"), source) == {}
 
 
+def test_Loop_IsOfAllPublishedPasses(tmp_path):
+    path, one = tmp_path / "arithmetic.json", {"type": "fp32", "p50_s": 0.085, "seconds_for_published_passes": 8.5341}
+    loops = [one, one | {"type": "bf16"}]
+    path.write_text(json.dumps({"schema": "gloo-bypass/arithmetic_perf/1", "loop": loops}))
+    assert benchmarks.loops_of(path) == [{"type": "fp32", "seconds": 8.534}]
+
+
 def test_Run_IsReadAsWritten(tmp_path):
     benchmarks.write(RUN, tmp_path / "run.json")
     assert benchmarks.read(tmp_path / "run.json") == RUN
@@ -194,3 +206,8 @@ def test_BadInput_IsOneLineAndStatusTwo(capsys):
     with pytest.raises(SystemExit) as ended:
         command.main(["published", "--build", "/no/such"])
     assert ended.value.code == 2
+
+
+def test_Page_InTheTree_HasTheTablesOfItsRuns():
+    text = (PAGE / published.PAGE).read_text()
+    assert published.renewed(text, PAGE) == text, "scripts/study published --draw docs/studies/published"

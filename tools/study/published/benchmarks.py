@@ -29,6 +29,7 @@ SIZES = (8 * MIB, 1024 * MIB)
 # Of four ranks: the shared bus.
 RATIO_BYTES = 64 * MIB
 STEPS = 8
+LOOPS = ("fp32", "fp64")  # that were published
 LIMIT_S = 900.0
 ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
@@ -81,9 +82,16 @@ def reduced(build, folder, ranks, least, most):
 def looped(build, folder):
     path = folder / "arithmetic.json"
     run_program([build / ARITHMETIC, "--rounds", 5, "--json", path], "arithmetic_perf", folder, ONE_THREAD)
-    loops = records.of_schema(path, "gloo-bypass/arithmetic_perf/1")["loop"]
+    return loops_of(path)
+
+
+def loops_of(path):
+    """What all published passes take, of arithmetic_perf's report, which has run some of them."""
+    loops = records.value_at(path, records.of_schema(path, "gloo-bypass/arithmetic_perf/1"), "loop", list)
     return [
-        {"type": one["type"], "seconds": round(one["p50_s"], 3)} for one in loops if one["type"] in ("fp32", "fp64")
+        {"type": one["type"], "seconds": round(records.positive_at(path, one, "seconds_for_published_passes"), 3)}
+        for one in loops
+        if one["type"] in LOOPS
     ]
 
 
