@@ -67,7 +67,8 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
     flags.insert(flags.end(), other.begin(), other.end());
     expectOnlyGiven(flags);
   }
-  for (const Flags& other : {Flags{"--precision", "bf16"}, Flags{"--compress", "topk"}, Flags{"--average", "gossip"},
+  for (const Flags& other : {Flags{"--precision", "bf16", "--accumulate", "2", "--accumulate-fp32"},
+                             Flags{"--compress", "topk"}, Flags{"--average", "gossip"},
                              Flags{"--gradient-as-bucket-view"}, Flags{"--segment-bytes", "4096"}, Flags{"--no-ddp"}}) {
     Flags flags{"--zero", "2"};
     flags.insert(flags.end(), other.begin(), other.end());

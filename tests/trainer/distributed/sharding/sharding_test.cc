@@ -1,7 +1,6 @@
 // ZeRO's stages and activation checkpointing, as users run them: the same numbers as without, in less memory, and as
 // many bytes as the paper says. Everything runs the tiny model; DDP_TRAIN names the program.
 #include <algorithm>
-#include <atomic>
 #include <functional>
 #include <future>
 #include <limits>
@@ -9,10 +8,10 @@
 #include <span>
 
 #include <ATen/ATen.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "plugin/compatibility/torch/cpu_allocator.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/trainer/tensor_files.h"
 #include "tests/trainer/tiny_training.h"
@@ -402,21 +401,23 @@ TEST(Zero, InfinityInOneShard_LeavesTheStepOutOnAllRanks) {
   });
 }
 
-std::atomic<int64_t> observedBytes{0};
-
 // oneDNN's way to take and give back buffers, beside the usual one.
 TEST(ObservedCpuAllocator, RawBlocks_AreCountedAndGivenBack) {
-  torch_version::observeCpuMemory([](int64_t bytes) { observedBytes += bytes; });
-  const int64_t before = observedBytes;
+  countTensorBytes();
+  const auto live = [] {
+    resetPeakTensorBytes();
+    return peakTensorBytes().value();
+  };
+  const int64_t before = live();
   void* block = c10::GetCPUAllocator()->raw_allocate(4096);
-  EXPECT_EQ(observedBytes, before + 4096);
+  EXPECT_EQ(live(), before + 4096);
   c10::GetCPUAllocator()->raw_deallocate(block);
-  EXPECT_EQ(observedBytes, before);
+  EXPECT_EQ(live(), before);
   {
     const auto tensor = at::empty({16}, at::kFloat), none = at::empty({0}, at::kFloat);
-    EXPECT_EQ(observedBytes, before + 64);
+    EXPECT_EQ(live(), before + 64);
   }
-  EXPECT_EQ(observedBytes, before);
+  EXPECT_EQ(live(), before);
 }
 
 TEST(ActivationCheckpointing, SameBits_AsWithout) {
