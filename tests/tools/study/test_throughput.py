@@ -87,22 +87,13 @@ def test_BadInput_IsOneLineAndStatusTwo(arguments, reason):
     reason="no fabric, no iperf3, or no right to make namespaces",
 )
 def test_OneLink_IsMeasuredByIperfAndOverEachTransport(tmp_path):
-    words = [
-        *SCRIPT,
-        "--links",
-        "100",
-        "--build",
-        BUILD,
-        "--json",
-        tmp_path / "run.json",
-        "--output",
-        tmp_path / "logs",
-    ]
+    words = [*SCRIPT, "--links", "open", "--seconds", "1", "--build", BUILD]
+    words += ["--json", tmp_path / "run.json", "--output", tmp_path / "logs"]
     ended = subprocess.run(words, capture_output=True, text=True, timeout=170)
     assert ended.returncode == 0, ended.stderr
     run = stored.read(tmp_path / "run.json")
     assert [key[1] for key in run.mbit_s] == list(cells.COLUMNS)
-    assert all(0 < value < 1.05 * 100 for values in run.mbit_s.values() for value in values)
+    assert all(0 < value <= 10_000 for values in run.mbit_s.values() for value in values)
 
 
 def test_Page_InTheTree_HasTheTablesOfItsRun():

@@ -36,6 +36,8 @@ def add_options(options):
     about = f"of {', '.join(cells.LINKS)} (default all)"
     add("--links", type=names_of(cells.LINKS), default=list(cells.LINKS), metavar="A,B", help=about)
     add("--repeats", type=number_in(int, 1, 100), default=1, metavar="N", help="runs of each, in turn (default 1)")
+    about = f"of a stream of iperf3, after {cells.BEGIN_S} that do not count (default {cells.STREAM_S})"
+    add("--seconds", type=number_in(int, 1, 3600), default=cells.STREAM_S, metavar="N", help=about)
     add("--json", type=result_file, metavar="FILE", help="write the stored run")
     about = "a new folder for logs (default results/study-throughput-<time>)"
     add("--output", type=Path, metavar="DIR", help=about)
@@ -60,7 +62,7 @@ def without(found, failures):
 def measure_all(given, output):
     """({(link, what): values}, {link: why it failed}, whether it was interrupted). Of a link that has failed nothing is
     kept, nor tried again."""
-    runs, found, failures = measurement.Measurement(given.build, output), {}, {}
+    runs, found, failures = measurement.Measurement(given.build, output, given.seconds), {}, {}
     for name in given.links * given.repeats:
         if name in failures:
             continue
@@ -86,7 +88,7 @@ def run(given):
     enclosure.check_right()
     described, others = machine.describe(ROOT), machine.OtherWork()
     show_start("study", described)
-    seconds = given.repeats * sum(cells.estimate_s(cells.LINKS[name]) for name in given.links)
+    seconds = given.repeats * sum(cells.estimate_s(cells.LINKS[name], given.seconds) for name in given.links)
     default = results.default_path(ROOT)
     output = (given.output or default.with_name(f"study-throughput-{default.name}")).absolute()
     enclosure.make_output(output)

@@ -8,7 +8,8 @@ RANKS = 2
 # As long as a link needs for one all-reduce, about; a multiple of what ranks share.
 REDUCE_S, LEAST_BYTES, MOST_BYTES = 1.0, 1 << 20, 64 << 20
 ROUNDS, WARM_UP = 5, 2
-STREAM_S = 6
+STREAM_S = 6  # of iperf3, unless the user says otherwise; before it come the seconds in which TCP finds the rate
+BEGIN_S, START_S = 2, 1
 LEAST_QUEUE_BYTES = 1 << 20
 
 
@@ -79,7 +80,7 @@ def reduced(transport):
 COLUMNS = (*(one.title for one in STREAMS), *map(reduced, DISTINCT))
 
 
-def estimate_s(link):
+def estimate_s(link, stream_s):
     """Of all that is measured over a link once, at the least."""
     one_s = link.reduced_bytes * 8 / (link.rate_mbit * 1e6) + 4e-3 * link.delay_ms
-    return len(STREAMS) * (STREAM_S + 3) + len(DISTINCT) * ((ROUNDS + WARM_UP) * one_s + 4)
+    return len(STREAMS) * (BEGIN_S + stream_s + START_S) + len(DISTINCT) * ((ROUNDS + WARM_UP) * one_s + 4)

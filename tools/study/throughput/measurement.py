@@ -16,15 +16,18 @@ FABRIC, PERF = "tools/fabric/fabric", "tools/all_reduce_perf"
 
 
 class Measurement:
-    """`build`: the build folder; `output`: for logs, a folder a run. Single-threaded."""
+    """`build`: the build folder; `output`: for logs, a folder a run; `stream_s`: of iperf3. Single-threaded."""
 
-    def __init__(self, build, output):
-        self.build, self.output, self.count = Path(build).absolute(), Path(output), 0
+    def __init__(self, build, output, stream_s):
+        self.build, self.output, self.stream_s, self.count = Path(build).absolute(), Path(output), stream_s, 0
 
     def run(self, link, transport, program, *more):
         """Through the switch. Failure where the program failed, or nothing crossed it."""
         self.count += 1
-        limit_s, folder = LEAST_LIMIT_S + PATIENCE * cells.estimate_s(link), self.output / str(self.count)
+        limit_s, folder = (
+            LEAST_LIMIT_S + PATIENCE * cells.estimate_s(link, self.stream_s),
+            self.output / str(self.count),
+        )
         folder.mkdir(parents=True)
         words = [
             *(ROOT / "scripts/fabric-run", *flags(transport=transport, ranks=cells.RANKS), *more),
@@ -40,7 +43,12 @@ class Measurement:
         path = self.output / f"{self.count + 1}.json"
         signed = [-one.streams if one.reverse else one.streams for one in cells.STREAMS]
         rank = Path(__file__).with_name("iperf_rank.py")
-        self.run(link, "TCP", ["/usr/bin/python3", rank, cells.STREAM_S, path, *signed], *flags(rendezvous="fabric"))
+        self.run(
+            link,
+            "TCP",
+            ["/usr/bin/python3", rank, self.stream_s, cells.BEGIN_S, path, *signed],
+            *flags(rendezvous="fabric"),
+        )
         found = records.value_at(path, records.json_object(path), "mbit_s", list)
         each = dict(enumerate(found))
         return {one.title: [records.positive_at(path, each, at)] for at, one in enumerate(cells.STREAMS)}
