@@ -33,9 +33,6 @@ ConnectedRanks connectRanks(const Options& options, const RankEnvironment& envir
     return {std::make_unique<Communicator>(), std::make_unique<Parallelism>(*held.optimizer)};
   }
   auto communicator = std::make_unique<GroupCommunicator>(environment, options, agreement);
-  if (!options.sharding.isUsed()) {  // its ranks have masters of their own shards
-    communicator->broadcast(held.optimizer->masters());
-  }
   auto parallelism = makeParallelism(options, held, *communicator);
   held.whole.reset();
   return {std::move(communicator), std::move(parallelism)};

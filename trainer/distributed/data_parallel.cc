@@ -34,6 +34,7 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicato
   const auto parameters = model.parameters();
   c10d::verify_params_across_processes(share(communicator), parameters, {});
   communicator.broadcast(parameters);
+  communicator.broadcast(optimizer.masters());
 
   const auto first = static_cast<size_t>(options.firstBucketMb * kMebibyte);
   const auto cap = static_cast<size_t>(options.bucketCapMb * kMebibyte);

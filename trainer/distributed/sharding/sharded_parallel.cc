@@ -117,10 +117,10 @@ void ShardedParallel::receiveWeights(size_t unit, const Gpt2& weights, const std
   const auto flat = at::zeros(whole.sizes(), master.options().requires_grad(false));
   for (size_t i = 0; i < indices.size(); ++i) {
     const auto& weight = weights.named()[indices[i]].second;
-    if (communicator_.rank() == 0) {
+    if (communicator_.rank() == 0) {  // the others' have no memory
       units_[unit].viewOf(flat, i).copy_(weight);
+      dropMemory(weight);
     }
-    dropMemory(weight);
   }
   communicator_.broadcast({flat});
   master.copy_(units_[unit].shardOf(flat));
