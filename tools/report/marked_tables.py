@@ -8,6 +8,7 @@
 import re
 from pathlib import Path
 
+from gloo_bypass_tools.common.whole_file import write_whole
 from gloo_bypass_tools.report.records import RecordError
 
 MARKED = re.compile(
@@ -47,5 +48,5 @@ def renew(path, renewed_text):
     text, new = check(path, renewed_text)
     if new == text:
         return False
-    Path(path).write_text(new, encoding="utf-8")
+    write_whole(path, new.encode())
     return True
