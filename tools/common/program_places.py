@@ -1,6 +1,7 @@
 """Where this project's programs and data lie: in a source tree and its build folder, or, installed, all in one folder
 with this package."""
 
+import os
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1]  # tools/ of a source tree, or libexec/gloo-bypass/gloo_bypass_tools/
@@ -13,6 +14,14 @@ HERE = ROOT if INSTALLED else ROOT / "scripts"
 def program(in_build):
     """The one that is `in_build` of the build folder, as tools/fabric/fabric."""
     return HERE / Path(in_build).name if INSTALLED else ROOT / "build" / in_build
+
+
+def missing(build, names):
+    """Why a command of a source tree cannot run without these programs of its build folder; '' where all are there."""
+    for name in names:
+        if not os.access(path := build / name, os.X_OK):
+            return f"{path} is missing: run scripts/build first, or say --build DIR"
+    return ""
 
 
 def script(name):

@@ -144,6 +144,12 @@ class OtherWork:
         return round(max(0.0, busy - busy_then - (own - own_then)) / (now - began), 2)
 
 
+def circumstances(run, *more, others_cores=None):
+    """What a stored run was measured on, and when, in a phrase; `more`: before the date."""
+    parts = [in_words(run.machine), f"Linux {run.machine['kernel']}", *more, str(run.date)]
+    return f"{', '.join(parts)}; {quiet_in_words(run.load_before, others_cores)}"
+
+
 def quiet_in_words(load_before, others_cores=None):
     """The load before a measurement, what others did during it, and whether that is quiet."""
     noisy = load_before > QUIET_LOAD or (others_cores or 0.0) > QUIET_CORES

@@ -163,6 +163,23 @@ def commit_at(place, record, key, more=""):
     return commit
 
 
+def measured_at(path, record, more=""):
+    """(commit, date, machine, load_before, others_cores) of a stored run; `more`: as commit_at() takes it."""
+    return (
+        commit_at(path, record, "commit", more),
+        date_at(path, record, "date"),
+        machine_at(path, record),
+        number_at(path, record, "load_before"),
+        number_at(path, record, "others_cores", nullable=True),
+    )
+
+
+def left_out_at(path, record):
+    """((what, why), ...) of a stored run."""
+    listed, place = value_at(path, record, "left_out", list), f"{path}: left_out"
+    return tuple((text_at(place, one, "what"), text_at(place, one, "why")) for one in listed)
+
+
 def only(place, record, keys):
     """Refuses what a record may not have."""
     for key in record:

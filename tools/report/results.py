@@ -75,6 +75,12 @@ class ResultsFolder:
         return target
 
 
+def study_path(root, name):
+    """The same of a study: results/study-NAME-<UTC time>."""
+    default = default_path(root)
+    return default.with_name(f"study-{name}-{default.name}")
+
+
 def default_path(root, now=None):
     """results/<UTC time> under `root`; the characters are safe in any file system."""
     moment = time.gmtime(now)

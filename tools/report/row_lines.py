@@ -3,6 +3,11 @@
 import json
 
 
+def left_out(pairs):
+    """What records.left_out_at() reads."""
+    return [{"what": what, "why": why} for what, why in pairs]
+
+
 def text_of(head, **lists):
     parts = [json.dumps(head, indent=1).removesuffix("\n}")]
     for name, entries in lists.items():

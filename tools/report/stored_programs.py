@@ -21,9 +21,8 @@ from gloo_bypass_tools.report import machine, memory_rates, programs
 from gloo_bypass_tools.report.records import (
     RecordError,
     benchmark_report,
-    commit_at,
-    date_at,
-    machine_at,
+    left_out_at,
+    measured_at,
     number_at,
     object_at,
     only,
@@ -172,9 +171,7 @@ def gpus_at(path, record):
 def read(path):
     record = benchmark_report(path, SCHEMA)
     only(path, record, KEYS)
-    commit = commit_at(path, record, "commit", "( with uncommitted changes)?|unknown")
-    date = date_at(path, record, "date")
-    found = machine_at(path, record)
+    measured = measured_at(path, record, "( with uncommitted changes)?|unknown")
     transports = names_at(path, record, "transports")
     effort = text_at(path, record, "effort")
     if effort not in programs.EFFORTS:
@@ -188,18 +185,11 @@ def read(path):
         by_place[row.key, row.transport] = row
     if not rows:
         raise RecordError(f"{path}: 'rows' is empty")
-    left_out = tuple(
-        (text_at(f"{path}: left_out", one, "what"), text_at(f"{path}: left_out", one, "why"))
-        for one in value_at(path, record, "left_out", list)
-    )
+    left_out = left_out_at(path, record)
     value_at(path, record, "digests", dict)
     others = value_at(path, {"libraries": {}} | record, "libraries", dict)  # older runs have none
     return Run(
-        commit,
-        date,
-        found,
-        number_at(path, record, "load_before"),
-        number_at(path, record, "others_cores", nullable=True),
+        *measured,
         memory_rates.checked(path, value_at(path, record, "rates", list)),
         text_at(path, record, "python"),
         torch_at(path, record),

@@ -14,7 +14,7 @@ from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.argument_types import split_at_dashes
 from gloo_bypass_tools.report.command import shown
 from gloo_bypass_tools.report.records import RecordError, json_object
-from gloo_bypass_tools.report.results import ResultsError, ResultsFolder, default_path
+from gloo_bypass_tools.report.results import ResultsError, ResultsFolder, study_path
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.study import (
     catalogue,
@@ -202,10 +202,9 @@ def measure(given, plan, left_out, arguments, earlier=None):
         # What runs in the guest has these rights there.
         enclosure.check_tools()
         enclosure.check_right()
-    default = default_path(ROOT)
     folder, record = earlier or (None, None)
     if folder is None:
-        folder = ResultsFolder.create(given.output or default.with_name(f"study-{plan.study}-{default.name}"))
+        folder = ResultsFolder.create(given.output or study_path(ROOT, plan.study))
     with continuation.alone(folder):
         return measure_into(folder, given, plan, left_out, arguments, record)
 

@@ -75,7 +75,7 @@ def test_Entries_HavePointsThatCanBeNamed():
 
 def test_CommonLoss_IsThatOfWhoLearntLeast():
     fast, slow = run_of([5, 4, 3, 2, 1, 0, 0]), run_of([6, 6, 5, 5, 4, 4, 4])
-    target = techniques.common_loss([fast, slow])
+    target = stored.common_loss([fast, slow])
     assert target == pytest.approx(4.4)
     assert fast.reaching(target) == (5, 5.0, 5000) and slow.reaching(target) == (7, 7.0, 7000)
 
@@ -205,7 +205,7 @@ def test_Table_HasTheTimeToTheCommonLoss(tmp_path):
         learning("bf16", [9.0, 8.5, 8.0, 7.5, 7.0, 6.5], 1.0),
     ]
     run = stored.read(stored_file(tmp_path, *runs))
-    assert stored.common_loss(run, "open") == 7.5  # of bf16's last five steps
+    assert stored.common_loss(run.rows) == 7.5  # of bf16's last five steps
     header, _, none, bf16 = stored.table(run).splitlines()
     assert "open: to the common loss of 7.50, TCP" in header
     assert "| 5 steps, 10 s |" in none and "| 6 steps, 6 s |" in bf16

@@ -20,10 +20,8 @@ from dataclasses import dataclass, fields
 from gloo_bypass_tools.report import machine, memory_rates, row_lines
 from gloo_bypass_tools.report.records import (
     RecordError,
-    commit_at,
-    date_at,
-    machine_at,
-    number_at,
+    left_out_at,
+    measured_at,
     object_at,
     of_schema,
     only,
@@ -122,7 +120,7 @@ def record_of(measured, described, rates, others_cores, effort):
         "others_cores": others_cores,
         "rates": rates,
         "effort": effort,
-        "left_out": [{"what": what, "why": why} for what, why in left_out],
+        "left_out": row_lines.left_out(left_out),
         "model": parameters,
         "choices": choices,
         "rows": rows,
@@ -194,7 +192,7 @@ def listed(path, record, key, read):
 def read(path):
     record = of_schema(path, SCHEMA)
     only(path, record, KEYS)
-    found = machine_at(path, record)
+    measured = measured_at(path, record, "(-dirty)?")
     effort = text_at(path, record, "effort")
     if effort not in links.EFFORTS:
         raise RecordError(f"{path}: 'effort' is {effort!r}, none of {', '.join(links.EFFORTS)}")
@@ -203,14 +201,10 @@ def read(path):
     if not rows or len(set(keys)) != len(keys):
         raise RecordError(f"{path}: 'rows' is empty, or has one twice")
     return Run(
-        commit_at(path, record, "commit", "(-dirty)?"),
-        date_at(path, record, "date"),
-        found,
-        number_at(path, record, "load_before"),
-        number_at(path, record, "others_cores", nullable=True),
+        *measured,
         memory_rates.checked(path, value_at(path, record, "rates", list)),
         effort,
-        listed(path, record, "left_out", lambda place, one: (text_at(place, one, "what"), text_at(place, one, "why"))),
+        left_out_at(path, record),
         listed(path, record, "model", parameters_of),
         rows,
         dict(listed(path, record, "choices", choice_of)),

@@ -169,12 +169,9 @@ def model_table(run):
 
 
 def circumstances(run):
-    quiet = machine.quiet_in_words(run.load_before, run.others_cores)
+    told = machine.circumstances(run, f"effort {run.effort}", others_cores=run.others_cores)
     left_out = "".join(f" Not measured: {what}: {why}." for what, why in run.left_out)
-    return (
-        f"{machine.in_words(run.machine)}, Linux {run.machine['kernel']}, {run.date}, effort {run.effort}; {quiet}. "
-        f"{memory_rates.sentence(run.rates)}{left_out}"
-    )
+    return f"{told}. {memory_rates.sentence(run.rates)}{left_out}"
 
 
 TABLES = {

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.failures import FAILED
 from gloo_bypass_tools.common.program_places import ROOT
@@ -47,15 +48,13 @@ def add_options(options):
 def problem_of(given):
     if given.draw:
         return ""
-    missing = [name for name in PROGRAMS if not os.access(given.build / name, os.X_OK)]
-    return f"{given.build / missing[0]} is missing: run scripts/build first, or say --build DIR" if missing else ""
+    return program_places.missing(given.build, PROGRAMS)
 
 
 def measured(given, folder):
     """(commit, rows, left_out, parameters, choices)."""
     program = predictions.Program(given.build / PROGRAMS[1])
-    default = results.default_path(ROOT)
-    output = given.output or default.with_name(f"study-collectives-{default.name}")
+    output = given.output or results.study_path(ROOT, "collectives")
     enclosure.make_output(output)
     runs = measurement.Measurement(given.build, folder, output, program.algorithms())
     chosen, effort = [links.BY_NAME[name] for name in given.links], links.EFFORTS[given.effort]

@@ -9,10 +9,10 @@ Prints tables in Markdown. --json writes the stored run, from which, with the ot
 (README.md).
 """
 
-import os
 from functools import partial
 from pathlib import Path
 
+from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.argument_types import result_file
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.fabric_run import enclosure
@@ -40,9 +40,7 @@ def add_options(options):
 
 
 def problem_of(given):
-    programs = () if given.draw else (benchmarks.PERF, benchmarks.ARITHMETIC)
-    missing = [given.build / name for name in programs if not os.access(given.build / name, os.X_OK)]
-    return f"{missing[0]} is missing: run scripts/build first, or say --build DIR" if missing else ""
+    return "" if given.draw else program_places.missing(given.build, (benchmarks.PERF, benchmarks.ARITHMETIC))
 
 
 def sources(kept, run):
@@ -63,8 +61,7 @@ def run(given):
         marked_tables.renew(given.draw / PAGE, partial(renewed, folder=given.draw))
         return 0
     show_start("study", machine.describe(ROOT))
-    default = results.default_path(ROOT)
-    output = (given.output or default.with_name(f"study-published-{default.name}")).absolute()
+    output = (given.output or results.study_path(ROOT, "published")).absolute()
     enclosure.make_output(output)
     made = benchmarks.measure(given.build.absolute(), ROOT, output)
     if given.json:

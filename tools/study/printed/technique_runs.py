@@ -23,9 +23,7 @@ from pathlib import Path
 from gloo_bypass_tools.report import machine, marked_tables, row_lines
 from gloo_bypass_tools.report.records import (
     RecordError,
-    commit_at,
-    date_at,
-    machine_at,
+    measured_at,
     number_at,
     object_at,
     of_schema,
@@ -167,11 +165,7 @@ def read(path):
         raise RecordError(f"{path}: there is no study '{study}'")
     rows = value_at(path, record, "rows", list)
     run = StoredRun(
-        commit_at(path, record, "commit", "( with uncommitted changes)?|unknown"),
-        date_at(path, record, "date"),
-        machine_at(path, record),
-        number_at(path, record, "load_before"),
-        number_at(path, record, "others_cores", nullable=True),
+        *measured_at(path, record, "( with uncommitted changes)?|unknown"),
         study,
         whole_at(path, record, "ranks", 1),
         tuple(map(str, value_at(path, record, "flags", list))),
@@ -218,12 +212,9 @@ def break_even_cell(run, point, transport):
     return f"{'below' if other.sent_bytes < plain.sent_bytes else 'above'} {rate / 1e6:.0f}"
 
 
-def common_loss(run, link):
-    """None where a row has no losses."""
-    rows = [row for row in run.rows if row.link == link]
-    if not all(len(row.losses) >= WINDOW for row in rows):
-        return None
-    return max(min(row.smoothed()) for row in rows)
+def common_loss(runs):
+    """What the one that learnt least came to; of stored rows, or of runs."""
+    return max(min(run.smoothed()) for run in runs)
 
 
 def reaching_cell(row, target):
@@ -242,8 +233,10 @@ def table(run):
         "compressing, decompressing",
         *(f"{link}: step in s, {over}" for link in links),
     ]
-    targets = {link: common_loss(run, link) for link in links}
-    targets = {link: target for link, target in targets.items() if target is not None}
+    of_links = {link: [row for row in run.rows if row.link == link] for link in links}
+    targets = {
+        link: common_loss(rows) for link, rows in of_links.items() if all(len(row.losses) >= WINDOW for row in rows)
+    }
     header += [f"{link}: to the common loss of {target:.2f}, {over}" for link, target in targets.items()]
     if OPEN in links:
         header.append(f"pays, Mbit/s, {over}")

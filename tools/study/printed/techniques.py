@@ -108,13 +108,9 @@ def in_order_of_time(ranks):
     return merged
 
 
-def common_loss(runs):
-    return max(min(run.smoothed()) for run in runs)
-
-
 def table(runs):
     """Of one link; the first run is what the others stand against."""
-    target, first, rows = common_loss(runs), runs[0], []
+    target, first, rows = technique_runs.common_loss(runs), runs[0], []
     waits = any(run.waiting is not None for run in runs)
     header = ["", "transport", "sent a step and rank", "T_step", "", *(["waiting"] if waits else [])]
     header += ["last loss", f"to the common loss of {target:.3f}", "", ""]

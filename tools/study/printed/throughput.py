@@ -10,12 +10,12 @@ table of a page (README.md) beside it.
 """
 
 import datetime
-import os
 import shutil
 import sys
 from functools import partial
 from pathlib import Path
 
+from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.argument_types import names_of, number_in, result_file
 from gloo_bypass_tools.common.failures import FAILED, Failure
 from gloo_bypass_tools.common.program_places import ROOT
@@ -49,9 +49,8 @@ def add_options(options):
 def problem_of(given):
     if given.draw:
         return ""
-    for name in (measurement.FABRIC, measurement.PERF):
-        if not os.access(given.build / name, os.X_OK):
-            return f"{given.build / name} is missing: run scripts/build first, or say --build DIR"
+    if problem := program_places.missing(given.build, (measurement.FABRIC, measurement.PERF)):
+        return problem
     return "" if shutil.which("iperf3") else "there is no iperf3: run scripts/install-packages"
 
 
@@ -60,8 +59,8 @@ def without(found, failures):
 
 
 def measure_all(given, output):
-    """({(link, what): values}, {link: why it failed}, whether it was interrupted). Of a link that has failed nothing is
-    kept, nor tried again."""
+    """({(link, what): values}, {link: why it has none}, whether it was interrupted). Of a link that has failed nothing
+    is kept, nor tried again."""
     runs, found, failures = measurement.Measurement(given.build, output, given.seconds), {}, {}
     for name in given.links * given.repeats:
         if name in failures:
@@ -73,6 +72,8 @@ def measure_all(given, output):
             failures[name] = str(error)
             continue
         except KeyboardInterrupt:
+            there = {link for link, _ in found} | set(failures)
+            failures |= {name: "interrupted" for name in given.links if name not in there}
             return without(found, failures), failures, True
         for what, values in made.items():
             found.setdefault((name, what), []).extend(values)
@@ -89,8 +90,7 @@ def run(given):
     described, others = machine.describe(ROOT), machine.OtherWork()
     show_start("study", described)
     seconds = given.repeats * sum(cells.estimate_s(cells.LINKS[name], given.seconds) for name in given.links)
-    default = results.default_path(ROOT)
-    output = (given.output or default.with_name(f"study-throughput-{default.name}")).absolute()
+    output = (given.output or results.study_path(ROOT, "throughput")).absolute()
     enclosure.make_output(output)
     print(f"{len(given.links)} links: {wording.duration(seconds)} at the least; logs are in {output}", flush=True)
     found, failures, interrupted = measure_all(given, output)

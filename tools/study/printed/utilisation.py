@@ -10,14 +10,13 @@ a file that is there, if commit, programs and machine are the same. --draw makes
 its picture beside it.
 """
 
-import os
 import sys
 import tempfile
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
-from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.common import processes, program_places
 from gloo_bypass_tools.common.argument_types import distinct, names_of, number_in, numbers_in, result_file
 from gloo_bypass_tools.common.failures import FAILED, Failure
 from gloo_bypass_tools.common.program_places import ROOT
@@ -62,9 +61,7 @@ def add_options(options):
 
 
 def problem_of(given):
-    if given.draw or os.access(given.build / FABRIC, os.X_OK):
-        return ""
-    return f"{given.build / FABRIC} is missing: run scripts/build first, or say --build DIR"
+    return "" if given.draw else program_places.missing(given.build, (FABRIC,))
 
 
 def cells_of(given):
@@ -170,8 +167,8 @@ def run(given):
     enclosure.check_right()
     described = machine.describe(ROOT)
     show_start("study", described)
-    first, default = begun(given, described), results.default_path(ROOT)
-    output = (given.output or default.with_name(f"study-utilisation-{default.name}")).absolute()
+    first = begun(given, described)
+    output = (given.output or results.study_path(ROOT, "utilisation")).absolute()
     enclosure.make_output(output)
     with tempfile.TemporaryDirectory(prefix="study-") as folder:
         found, failures, interrupted = measure_all(given, first, write_traces(folder), output)

@@ -154,12 +154,4 @@ def read(path):
         )
         for key, check in (("all_reduce", row_at), ("loop", loop_at))
     }
-    return Run(
-        records.commit_at(path, record, "commit", "( with uncommitted changes)?"),
-        records.date_at(path, record, "date"),
-        records.machine_at(path, record),
-        records.number_at(path, record, "load_before"),
-        records.number_at(path, record, "others_cores", nullable=True),
-        *listed.values(),
-        one_rank,
-    )
+    return Run(*records.measured_at(path, record, "( with uncommitted changes)?"), *listed.values(), one_rank)

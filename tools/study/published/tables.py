@@ -67,11 +67,8 @@ def counts(rows):
 def circumstances(run):
     if run is None:
         return "Not measured."
-    return (
-        f"`scripts/study published --json docs/studies/published/run.json`, commit {run.commit[:7]}, "
-        f"{machine.in_words(run.machine)}, Linux {run.machine['kernel']}, {run.date}; "
-        f"{machine.quiet_in_words(run.load_before, run.others_cores)}."
-    )
+    told = machine.circumstances(run, others_cores=run.others_cores)
+    return f"`scripts/study published --json docs/studies/published/run.json`, commit {run.commit[:7]}, {told}."
 
 
 def makers(rows, run):

@@ -19,7 +19,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from gloo_bypass_tools.common.whole_file import write_whole
-from gloo_bypass_tools.report import checked_csv, machine, records
+from gloo_bypass_tools.report import checked_csv, machine, records, row_lines
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.study import catalogue
 from gloo_bypass_tools.study.summaries import lines
@@ -67,11 +67,6 @@ def without_places(command):
     return shlex.join(found)
 
 
-def left_out_of(place, record):
-    listed = records.value_at(place, record, "left_out", list)
-    return tuple((records.text_at(place, one, "what"), records.text_at(place, one, "why")) for one in listed)
-
-
 def of_results(place, record, study, summary):
     """The run to keep of a results folder, as rendering.summarised() has read it. RecordError says why not."""
     described = records.value_at(place, record, "machine", dict)
@@ -91,7 +86,7 @@ def of_results(place, record, study, summary):
         *(records.value_at(place, record, key, dict) for key in OBJECTS),
         records.number_at(f"{place}: machine", described, "load_before"),
         round(sum(records.number_at(place, stage, "seconds") for stage in stages), 1),
-        left_out_of(place, record),
+        records.left_out_at(place, record),
         tuple(lines.of_summary(study, summary)),
     )
 
@@ -103,7 +98,7 @@ def number_text(value):
 def files_of(run):
     """{name: content}"""
     head = {"schema": SCHEMA} | {key: value for key, value in vars(run).items() if key != "lines"}
-    head |= {"date": run.date.isoformat(), "left_out": [{"what": what, "why": why} for what, why in run.left_out]}
+    head |= {"date": run.date.isoformat(), "left_out": row_lines.left_out(run.left_out)}
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -159,7 +154,7 @@ def read(folder):
         records.machine_at(path, record),
         *(records.value_at(path, record, key, dict) for key in OBJECTS),
         *(records.number_at(path, record, key) for key in ("load_before", "seconds")),
-        left_out_of(path, record),
+        records.left_out_at(path, record),
         tuple(checked_csv.read(Path(folder) / SUMMARY_FILE, COLUMNS, line_at)),
     )
 

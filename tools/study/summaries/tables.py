@@ -114,11 +114,8 @@ def table(study, runs, of_flows=False):
 
 def circumstances(run):
     left_out = "".join(f"; not measured: {what}: {why}" for what, why in run.left_out)
-    return (
-        f"`{run.command}`, commit {run.commit[:7]}, {machine.in_words(run.machine)}, Linux "
-        f"{run.machine['kernel']}, {run.date}, {duration(run.seconds)}; "
-        f"{machine.quiet_in_words(run.load_before)}{left_out}"
-    )
+    told = machine.circumstances(run, duration(run.seconds))
+    return f"`{run.command}`, commit {run.commit[:7]}, {told}{left_out}"
 
 
 def section(study, runs, of_flows=False):

@@ -41,7 +41,7 @@ KEYS = {"schema", "rows"} | {one.name for one in fields(Run)} - {"mbit_s"}
 def text_of(run):
     """The file's text, a line for each row."""
     head = {"schema": SCHEMA} | {key: value for key, value in vars(run).items() if key != "mbit_s"}
-    head |= {"date": run.date.isoformat(), "left_out": [{"what": what, "why": why} for what, why in run.left_out]}
+    head |= {"date": run.date.isoformat(), "left_out": row_lines.left_out(run.left_out)}
     rows = (
         {"link": link, "what": what, "mbit_s": [float(f"{one:.5g}") for one in values]}
         for (link, what), values in run.mbit_s.items()
@@ -69,15 +69,7 @@ def read(path):
     rows = [row_at(f"{path}: rows[{at}]", one) for at, one in enumerate(listed)]
     if not rows or len(dict(rows)) != len(rows):
         raise RecordError(f"{path}: 'rows' is empty, or has one twice")
-    left_out, tcp = records.value_at(path, record, "left_out", list), records.value_at(path, record, "kernel_tcp", dict)
+    commit, date, machine, load, others = records.measured_at(path, record, "( with uncommitted changes)?")
+    tcp = records.value_at(path, record, "kernel_tcp", dict)
     records.text_at(f"{path}: kernel_tcp", tcp, "congestion_control")
-    return Run(
-        records.commit_at(path, record, "commit", "( with uncommitted changes)?"),
-        records.date_at(path, record, "date"),
-        records.machine_at(path, record),
-        tcp,
-        records.number_at(path, record, "load_before"),
-        records.number_at(path, record, "others_cores", nullable=True),
-        tuple((records.text_at(path, one, "what"), records.text_at(path, one, "why")) for one in left_out),
-        dict(rows),
-    )
+    return Run(commit, date, machine, tcp, load, others, records.left_out_at(path, record), dict(rows))

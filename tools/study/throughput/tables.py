@@ -33,11 +33,8 @@ def table(run):
 
 def circumstances(run):
     left_out = "".join(f" Not measured: {what}: {why}." for what, why in run.left_out)
-    return (
-        f"Commit {run.commit[:7]}, {machine.in_words(run.machine)}, Linux {run.machine['kernel']}, "
-        f"TCP with {run.kernel_tcp['congestion_control']}, {run.date}; "
-        f"{machine.quiet_in_words(run.load_before, run.others_cores)}.{left_out}"
-    )
+    told = machine.circumstances(run, f"TCP with {run.kernel_tcp['congestion_control']}", others_cores=run.others_cores)
+    return f"Commit {run.commit[:7]}, {told}.{left_out}"
 
 
 def renewed(text, run, place):

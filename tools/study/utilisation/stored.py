@@ -18,10 +18,8 @@ from dataclasses import dataclass, fields
 from gloo_bypass_tools.report import row_lines
 from gloo_bypass_tools.report.records import (
     RecordError,
-    commit_at,
-    date_at,
-    machine_at,
-    number_at,
+    left_out_at,
+    measured_at,
     object_at,
     of_schema,
     only,
@@ -92,7 +90,7 @@ def text_of(run):
         "load_before": run.load_before,
         "others_cores": run.others_cores,
         **FIXED,
-        "left_out": [{"what": what, "why": why} for what, why in run.left_out],
+        "left_out": row_lines.left_out(run.left_out),
     }
     cells_in_order = sorted(run.whole_s, key=place_of)
     rows = (vars(cell) | {"whole_s": [round(one, 4) for one in run.whole_s[cell]]} for cell in cells_in_order)
@@ -129,17 +127,17 @@ def read(path):
         if record.get(key) != json.loads(json.dumps(value)):
             raise RecordError(f"{path}: its {key} are not those that this program has: measure anew")
     rows = [row_at(f"{path}: rows[{at}]", one) for at, one in enumerate(value_at(path, record, "rows", list))]
-    left_out = value_at(path, record, "left_out", list)
+    commit, date, machine, load, others = measured_at(path, record, "( with uncommitted changes)?|unknown")
     if not rows or len(dict(rows)) != len(rows):
         raise RecordError(f"{path}: 'rows' is empty, or has one twice")
     return Run(
-        commit_at(path, record, "commit", "( with uncommitted changes)?|unknown"),
-        date_at(path, record, "date"),
-        machine_at(path, record),
+        commit,
+        date,
+        machine,
         value_at(path, record, "kernel_tcp", dict),
         value_at(path, record, "programs", dict),
-        number_at(path, record, "load_before"),
-        number_at(path, record, "others_cores", nullable=True),
-        tuple((text_at(path, one, "what"), text_at(path, one, "why")) for one in left_out),
+        load,
+        others,
+        left_out_at(path, record),
         dict(rows),
     )
