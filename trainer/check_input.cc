@@ -14,9 +14,21 @@
 
 namespace gloo_bypass::trainer {
 
+namespace {
+
+void requireWholeCopies(const Options& options, int ranks) {
+  const int64_t parts = options.modelParallel.ranks;
+  if (parts > 0 && ranks % parts != 0) {
+    throw UsageError(fmt::format("--model-ranks {}: {} ranks are no multiple of it", parts, ranks));
+  }
+}
+
+}  // namespace
+
 void checkInput(const Options& options) {
   const int ranks = options.spawn > 0 ? options.spawn : options.elastic.maxRanks;
-  const ModelShare share(options.modelParallel.method, 0, ranks, modelConfig(options));
+  requireWholeCopies(options, ranks);
+  const ModelShare share(options.modelParallel.method, options.modelParallel.placeOf(0, ranks), modelConfig(options));
   checkMemory(options, ranks, ranks);
   requireGain(options, ranks);
   const Batches batches(options, 0, ranks);
@@ -39,6 +51,7 @@ void prepareRank(const Options& options, const RankEnvironment& environment) {
   if (!options.ddp && environment.worldSize > 1) {
     throw UsageError(fmt::format("--no-ddp is for a single rank, not for {}", environment.worldSize));
   }
+  requireWholeCopies(options, environment.worldSize);
   requireGain(options, environment.worldSize);
   prepareMemory(options, environment.worldSize);
 }

@@ -144,6 +144,7 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {!averagesBy(AveragingMethod::kGossip) && isGiven("--gossip-topology"),
        "--gossip-topology: is for --average gossip"},
       // Model parallelism.
+      {!sharesModel && o.modelParallel.ranks > 0, "--model-ranks needs --model-parallel METHOD"},
       {sharesModel && isAlone, "{model_parallel} shares a model among ranks: not with --no-ddp"},
       {sharesModel && halves,
        "{model_parallel} shares what fp32 and fp64 hold, no masters yet: not with --precision bf16 or fp16"},

@@ -212,11 +212,14 @@ void addAveragingFlags(FlagGroup averaging, AveragingOptions& o) {
 }
 
 void addSharingFlags(CLI::App& app, Options& o) {
-  FlagGroup(app, "Model parallelism")
-      .choice("--model-parallel", o.modelParallel.method, kModelParallelisms,
-              "the ranks share one model instead of the samples: each has a part of every block (tensor), or some of "
-              "the blocks, through which the micro-batches of --accumulate pass, all forwards first (gpipe) or one "
-              "forward, one backward (1f1b)");
+  FlagGroup model(app, "Model parallelism");
+  model.choice("--model-parallel", o.modelParallel.method, kModelParallelisms,
+               "ranks share one model instead of the samples: each has a part of every block (tensor), or some of the "
+               "blocks, through which the micro-batches of --accumulate pass, all forwards first (gpipe) or one "
+               "forward, one backward (1f1b)");
+  model.count("--model-ranks", o.modelParallel.ranks, 0, kMaxRanks,
+              "how many share a model: consecutive ranks; the others have copies of it, with samples of their own, and "
+              "all average their gradients (0: all ranks share one)");
   FlagGroup memory(app, "Sharding and memory");
   memory.count("--zero", o.sharding.zero, 0, 3,
                "ZeRO's stage: what ranks hold a share of only. 1: the optimiser's state, 2: gradients too, 3: "

@@ -129,13 +129,23 @@ enum class ModelParallelism {
   k1F1B,    // some of the blocks; a backward as soon as it can be (Narayanan et al. 2019)
 };
 
+// Where a rank stands in a mesh of `copies` of the model, each with samples of its own, by `parts` of a copy. Consecutive
+// ranks share a copy: they exchange the most, and are the likeliest to share a host.
+struct MeshPlace {
+  int copy = 0, copies = 1;
+  int part = 0, parts = 1;
+};
+
 struct ModelParallelOptions {
   ModelParallelism method = ModelParallelism::kNone;
+  int64_t ranks = 0;  // that share one model; 0: all of the run
+
   bool isUsed() const { return method != ModelParallelism::kNone; }
   bool isPipeline() const { return method == ModelParallelism::kGpipe || method == ModelParallelism::k1F1B; }
-  // Among how many the data is shared out: all ranks, or one where they share a model.
-  int dataRanks(int worldSize) const { return isUsed() ? 1 : worldSize; }
-  int dataRank(int rank) const { return isUsed() ? 0 : rank; }
+  MeshPlace placeOf(int rank, int worldSize) const {
+    const int parts = !isUsed() ? 1 : ranks == 0 ? worldSize : static_cast<int>(ranks);
+    return {.copy = rank / parts, .copies = worldSize / parts, .part = rank % parts, .parts = parts};
+  }
 };
 
 struct ShardingOptions {

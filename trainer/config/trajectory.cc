@@ -109,6 +109,7 @@ nlohmann::json agreement(const Options& o, nlohmann::json trajectory, int64_t ru
   agreed["resume"] = !o.resumePath.empty();
   agreed["zero"] = o.sharding.zero;
   agreed["model_parallel"] = nameOf(kModelParallelisms, o.modelParallel.method);
+  agreed["model_ranks"] = o.modelParallel.ranks;
   agreed["elastic"] = o.elastic.range;
   agreed["evaluation"] = {evaluatedSamples, o.evaluation.every};
   agreed["tracing"] = {{"trace", !o.tracing.tracePath.empty()},

@@ -123,8 +123,8 @@ Batch batchOf(const Corpus& corpus, const std::vector<int64_t>& indices) {
 
 Batches::Batches(const Options& options, int rank, int worldSize)
     : options_(options),
-      rank_(options.modelParallel.dataRank(rank)),
-      ranks_(options.modelParallel.dataRanks(worldSize)),
+      rank_(options.modelParallel.placeOf(rank, worldSize).copy),
+      ranks_(options.modelParallel.placeOf(rank, worldSize).copies),
       corpus_(loadCorpus(options)),
       sampleCount_(trainedSamples(options, corpus_, ranks_)),
       globalBatch_(options.batchSize * ranksOfBatch(options, ranks_)),

@@ -31,7 +31,15 @@ struct DataParallel::Torch {
 
 DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const Options& options)
     : Parallelism(optimizer), torch_(std::make_unique<Torch>()) {
-  const auto parameters = model.parameters();
+  std::vector<at::Tensor> parameters;
+  torch_version::ReducerOptions reducer;
+  for (const auto& [name, parameter] : model.named()) {
+    if (parameter.numel() > 0) {  // else another rank's, of a pipeline
+      reducer.parameterNames[parameters.size()] = name;
+      parameters.push_back(parameter);
+      torch_->gradientBytes += static_cast<int64_t>(parameter.nbytes());
+    }
+  }
   c10d::verify_params_across_processes(share(communicator), parameters, {});
   communicator.broadcast(parameters);
   communicator.broadcast(optimizer.masters());
@@ -39,22 +47,15 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicato
   const auto first = static_cast<size_t>(options.firstBucketMb * kMebibyte);
   const auto cap = static_cast<size_t>(options.bucketCapMb * kMebibyte);
   const std::vector<bool> sparse(parameters.size(), false);
-  torch_version::ReducerOptions reducer;
   std::tie(reducer.buckets, reducer.bucketLimits) =
       c10d::compute_bucket_assignment_by_size(parameters, {first, cap}, sparse);
   // Backward finishes the last parameters first.
   std::reverse(reducer.buckets.begin(), reducer.buckets.end());
   std::reverse(reducer.bucketLimits.begin(), reducer.bucketLimits.end());
-  for (size_t i = 0; i < model.named().size(); ++i) {
-    reducer.parameterNames[i] = model.named()[i].first;
-  }
   reducer.bucketCapBytes = static_cast<int64_t>(cap);
   reducer.firstBucketBytes = static_cast<int64_t>(first);
   reducer.gradientAsBucketView = options.gradientAsBucketView;
   torch_->reducer = torch_version::makeReducer(parameters, share(communicator), std::move(reducer));
-  for (const auto& parameter : parameters) {
-    torch_->gradientBytes += static_cast<int64_t>(parameter.nbytes());
-  }
   torch_->compresses = options.compression.isUsed();
   if (torch_->compresses) {
     torch_->exchange.emplace(makeCompressor(options.compression, model.named(), options.seed),

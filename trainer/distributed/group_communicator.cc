@@ -2,12 +2,15 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "plugin/compatibility/torch/device_registry.h"
 #include "plugin/compatibility/torch/reducer.h"
@@ -85,6 +88,7 @@ std::string GroupCommunicator::collectives() const { return nameOf(kCollectives,
 struct GroupCommunicator::Group {
   std::shared_ptr<WindowClock> clock = std::make_shared<WindowClock>();
   c10::intrusive_ptr<c10d::Store> store;
+  std::set<int> socketsBefore;
   TimedGroup timed;
   c10::intrusive_ptr<c10d::ProcessGroup> forReducer;  // the same group
 
@@ -100,21 +104,49 @@ struct GroupCommunicator::Group {
 
 GroupCommunicator::GroupCommunicator(const RankEnvironment& environment, const Options& options,
                                      const nlohmann::json& agreement)
-    : transport_(prepareTransport(options)), collectives_(options.collectives), group_(std::make_unique<Group>()) {
+    : transport_(prepareTransport(options)),
+      collectives_(options.collectives),
+      timeout_(milliseconds(options.timeoutSeconds)),
+      segmentBytes_(static_cast<size_t>(options.segmentBytes)),
+      group_(std::make_unique<Group>()) {
   const auto rendezvousTimeout = milliseconds(options.rendezvousTimeoutSeconds);
   if (environment.rank == 0 && !options.stepMarkers.empty()) {
     group_->clock->sendMarkers(options.stepMarkers);
   }
   group_->store = connectStore(environment, rendezvousTimeout);
   meetRanks(*group_->store, environment, agreement, rendezvousTimeout);
-  const auto before = openTcpSockets();
-  const GroupPlace place{
-      .rank = environment.rank, .worldSize = environment.worldSize, .timeout = milliseconds(options.timeoutSeconds)};
-  group_->timed = collectives_ == Collectives::kOwn
-                      ? makeOwnGroup(group_->store, place, group_->clock, transport_)
-                      : makeGlooGroup(group_->store, place, group_->clock, static_cast<size_t>(options.segmentBytes));
+  group_->socketsBefore = openTcpSockets();
+  connect(environment.rank, environment.worldSize);
+  countBytes();
+}
+
+GroupCommunicator::GroupCommunicator(const GroupCommunicator& all, const std::vector<int>& ranks)
+    : transport_(all.transport_),
+      collectives_(all.collectives_),
+      timeout_(all.timeout_),
+      segmentBytes_(all.segmentBytes_),
+      group_(std::make_unique<Group>()) {
+  group_->clock = all.group_->clock;
+  group_->store = c10::make_intrusive<c10d::PrefixStore>("ddp_train/ranks/" + joined(ranks, ","), all.group_->store);
+  const auto own = std::find(ranks.begin(), ranks.end(), all.rank());
+  connect(static_cast<int>(own - ranks.begin()), static_cast<int>(ranks.size()));
+}
+
+std::unique_ptr<GroupCommunicator> GroupCommunicator::subgroup(const std::vector<int>& ranks) {
+  std::unique_ptr<GroupCommunicator> group(new GroupCommunicator(*this, ranks));
+  countBytes();
+  return group;
+}
+
+void GroupCommunicator::connect(int rank, int worldSize) {
+  const GroupPlace place{.rank = rank, .worldSize = worldSize, .timeout = timeout_};
+  group_->timed = collectives_ == Collectives::kOwn ? makeOwnGroup(group_->store, place, group_->clock, transport_)
+                                                    : makeGlooGroup(group_->store, place, group_->clock, segmentBytes_);
   group_->forReducer = torch_version::asProcessGroup(group_->store, group_->timed.group);
-  byteCounter_ = isKernelTcp(transport_) ? makeTcpCounter(before) : makePluginCounter();
+}
+
+void GroupCommunicator::countBytes() {
+  byteCounter_ = isKernelTcp(transport_) ? makeTcpCounter(group_->socketsBefore) : makePluginCounter();
 }
 
 GroupCommunicator::~GroupCommunicator() = default;

@@ -5,6 +5,7 @@
 // gradients' all-reduces and reduce-scatters. The owner calls from one thread; the group's threads only stamp times.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,10 @@ class GroupCommunicator final : public Communicator {
   // world size or `agreement`, or the port is taken. The options' two timeouts bound all waits.
   GroupCommunicator(const RankEnvironment& environment, const Options& options, const nlohmann::json& agreement);
   ~GroupCommunicator() override;
+  // These ranks, this one among them, as a group of their own, in which they count from 0 in this order. All of them
+  // must call it, and no two groups of a run have the same ranks. This group counts the bytes of both and times their
+  // gradients; the new one counts none. Throws as the constructor does.
+  std::unique_ptr<GroupCommunicator> subgroup(const std::vector<int>& ranks);
 
   int rank() const override;
   int worldSize() const override;
@@ -77,14 +82,22 @@ class GroupCommunicator final : public Communicator {
   void recordBuckets() override;
   void addSummary(nlohmann::json& record) const override;
 
-  std::optional<ByteCounts> byteCounts() override { return byteCounter_->read(); }
-  const char* byteSource() const override { return byteCounter_->source(); }
+  std::optional<ByteCounts> byteCounts() override { return byteCounter_ ? byteCounter_->read() : std::nullopt; }
+  const char* byteSource() const override { return byteCounter_ ? byteCounter_->source() : "none"; }
   void requireBytesOverTransport() const override;
 
  private:
   struct Group;  // keeps c10d's headers out of this one
-  std::string transport_;
-  Collectives collectives_;
+
+  GroupCommunicator(const GroupCommunicator& all, const std::vector<int>& ranks);
+  // Over the group's store.
+  void connect(int rank, int worldSize);
+  void countBytes();
+
+  const std::string transport_;
+  const Collectives collectives_;
+  const std::chrono::milliseconds timeout_;
+  const size_t segmentBytes_;
   std::unique_ptr<Group> group_;
   std::unique_ptr<ByteCounter> byteCounter_;
 };

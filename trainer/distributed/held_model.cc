@@ -7,7 +7,8 @@ namespace gloo_bypass::trainer {
 
 HeldModel::HeldModel(const Options& options, const RankEnvironment& environment)
     : model(modelConfig(options), arithmetic::scalarTypeOf(options.precision.type),
-            ModelShare(options.modelParallel.method, environment.rank, environment.worldSize, modelConfig(options))),
+            ModelShare(options.modelParallel.method,
+                       options.modelParallel.placeOf(environment.rank, environment.worldSize), modelConfig(options))),
       weights(mastersOf(model)),
       units(layOutUnits(model, options.sharding.zero, environment.rank, environment.worldSize)),
       optimizer(units.empty() ? makeOptimizer(model.parameters(), weights.parameters(), options)

@@ -32,6 +32,8 @@ class ModelShare {
   ModelShare() = default;
   // Rank `rank`'s of `ranks`. Throws UsageError for a model that cannot be shared among so many.
   ModelShare(ModelParallelism method, int rank, int ranks, const Gpt2Config& config);
+  ModelShare(ModelParallelism method, const MeshPlace& place, const Gpt2Config& config)
+      : ModelShare(method, place.part, place.parts, config) {}
 
   HeldPiece of(const ParameterShape& parameter) const;
   // Of all the model's parameters.

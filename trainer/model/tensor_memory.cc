@@ -43,7 +43,8 @@ int64_t heldParameters(const Options& options, int ranks) {
   const auto config = modelConfig(options);
   int64_t most = 0;
   for (const int rank : {0, ranks - 1}) {
-    most = std::max(most, ModelShare(options.modelParallel.method, rank, ranks, config).elements(config));
+    const auto place = options.modelParallel.placeOf(rank, ranks);
+    most = std::max(most, ModelShare(options.modelParallel.method, place, config).elements(config));
   }
   return most;
 }

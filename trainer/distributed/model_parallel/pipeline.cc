@@ -1,6 +1,7 @@
 #include "trainer/distributed/model_parallel/pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -24,11 +25,10 @@ std::vector<Pass> pipelinePasses(ModelParallelism method, int rank, int ranks, i
   return passes;
 }
 
-Pipeline::Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator,
-                   const Options& options)
-    : SharedModel(model, whole, optimizer, communicator, options.modelParallel.method, communicator.worldSize() - 1),
+Pipeline::Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, ModelMesh mesh, const Options& options)
+    : SharedModel(model, whole, optimizer, std::move(mesh), options),
       method_(options.modelParallel.method),
-      share_(method_, communicator.rank(), communicator.worldSize(), model.config()),
+      share_(method_, communicator_.rank(), communicator_.worldSize(), model.config()),
       tokenEmbedding_(model.named().front().second),
       hidden_(model.config().hidden),
       positions_(0),

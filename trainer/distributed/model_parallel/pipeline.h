@@ -25,8 +25,9 @@ std::vector<Pass> pipelinePasses(ModelParallelism method, int rank, int ranks, i
 
 class Pipeline final : public SharedModel, private PartRunner {
  public:
-  Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator, const Options& options);
+  Pipeline(Gpt2& model, const Gpt2* whole, AdamW& optimizer, ModelMesh mesh, const Options& options);
 
+  bool hasLoss() const override { return isLast(); }
   std::vector<Pass> planPasses(int64_t microBatches) override;
   // Waits until all is sent, adds the embedding's gradients up, and gives all ranks the loss.
   void completeBackward(StepMetrics& metrics) override;

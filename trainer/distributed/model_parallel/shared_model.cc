@@ -1,6 +1,7 @@
 #include "trainer/distributed/model_parallel/shared_model.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -20,16 +21,15 @@ at::Tensor viewOf(const at::Tensor& whole, const HeldPiece& piece) {
 
 }  // namespace
 
-SharedModel::SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator,
-                         ModelParallelism method, int lossRank)
+SharedModel::SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, ModelMesh mesh, const Options& options)
     : Parallelism(optimizer),
-      communicator_(communicator),
+      mesh_(std::move(mesh)),
+      communicator_(mesh_.parts()),
       parameters_(model.parameters()),
-      pieces_(parameters_.size()),
-      lossRank_(lossRank) {
+      pieces_(parameters_.size()) {
   const auto shapes = model.config().parameters();
-  for (int rank = 0; rank < communicator.worldSize(); ++rank) {
-    const ModelShare share(method, rank, communicator.worldSize(), model.config());
+  for (int rank = 0; rank < communicator_.worldSize(); ++rank) {
+    const ModelShare share(options.modelParallel.method, rank, communicator_.worldSize(), model.config());
     for (size_t i = 0; i < shapes.size(); ++i) {
       pieces_[i].push_back(share.of(shapes[i]));
     }
@@ -38,12 +38,27 @@ SharedModel::SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, Group
     wholeSizes_.push_back(shapes[i].sizes);
     distribute(parameters_[i], whole != nullptr ? whole->named()[i].second : at::Tensor(), i);
   }
+  if (mesh_.copies() != nullptr) {
+    copies_ = std::make_unique<DataParallel>(model, optimizer, *mesh_.copies(), options);
+  }
+}
+
+void SharedModel::beforeForward(bool synchronise) {
+  if (copies_) {
+    copies_->beforeForward(synchronise);
+  }
+}
+
+void SharedModel::beforeBackward(bool synchronise) {
+  if (copies_) {
+    copies_->beforeBackward(synchronise);
+  }
 }
 
 void SharedModel::distribute(const at::Tensor& held, const at::Tensor& whole, size_t index) {
   const at::NoGradGuard noGrad;
   auto values = whole.defined() ? whole.detach() : at::empty(wholeSizes_[index], held.options().requires_grad(false));
-  communicator_.broadcast(values, 0);
+  mesh_.all().broadcast(values, 0);
   const auto& piece = pieces_[index][static_cast<size_t>(communicator_.rank())];
   if (piece.length > 0) {
     held.copy_(viewOf(values, piece).reshape(held.sizes()));
@@ -109,10 +124,11 @@ void SharedModel::addMetrics(nlohmann::json& record) const {
 
 std::unique_ptr<SharedModel> makeSharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer,
                                              GroupCommunicator& communicator, const Options& options) {
+  ModelMesh mesh(communicator, options.modelParallel);
   if (options.modelParallel.isPipeline()) {
-    return std::make_unique<Pipeline>(model, whole, optimizer, communicator, options);
+    return std::make_unique<Pipeline>(model, whole, optimizer, std::move(mesh), options);
   }
-  return std::make_unique<TensorParallel>(model, whole, optimizer, communicator);
+  return std::make_unique<TensorParallel>(model, whole, optimizer, std::move(mesh), options);
 }
 
 }  // namespace gloo_bypass::trainer

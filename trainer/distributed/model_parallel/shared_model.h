@@ -1,8 +1,10 @@
 // Ranks that train one model together, each with the part of the parameters that ModelShare gives it: what tensor
 // parallelism and pipelines have in common.
 //
-// No gradient is averaged: all ranks work on the same samples, and each updates what it holds. What ranks hold alike
-// gets the same gradient at each. One thread; hooks of autograd run on it too, since all is on CPU.
+// Those that share a copy of the model work on the same samples, and each updates what it holds. What they hold alike
+// gets the same gradient at each. Where the run has several copies, each with samples of its own, the ranks that hold
+// the same part average its gradients as DistributedDataParallel does, beside the last micro-batch's backward. One
+// thread; hooks of autograd run on it too, since all is on CPU.
 #pragma once
 
 #include <memory>
@@ -12,7 +14,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "trainer/config/options.h"
+#include "trainer/distributed/data_parallel.h"
 #include "trainer/distributed/group_communicator.h"
+#include "trainer/distributed/model_parallel/model_mesh.h"
 #include "trainer/distributed/parallelism.h"
 #include "trainer/model/gpt2.h"
 
@@ -21,17 +25,20 @@ namespace gloo_bypass::trainer {
 class SharedModel : public Parallelism {
  public:
   // Gives every rank its part of rank 0's `whole`, which is null at the others. References must outlive it.
-  SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator,
-              ModelParallelism method, int lossRank);
+  SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, ModelMesh mesh, const Options& options);
 
-  bool hasLoss() const override { return communicator_.rank() == lossRank_; }
+  bool learnsFromBackward() const override { return copies_ != nullptr; }
+  void beforeForward(bool synchronise) override;
+  void beforeBackward(bool synchronise) override;
   double clipGradients(double maxNorm) override;
   void beginStep(int64_t step) override;
   // t_wait_s, of this rank; exchanged_bytes, of activations and their gradients that it handed over.
   void addMetrics(nlohmann::json& record) const override;
   std::vector<Interval> takeWaits() override { return std::move(waits_); }
 
-  int64_t synchronisedBytes(const std::vector<at::Tensor>& /*parameters*/) const override { return 0; }
+  int64_t synchronisedBytes(const std::vector<at::Tensor>& parameters) const override {
+    return copies_ ? copies_->synchronisedBytes(parameters) : 0;
+  }
   bool holdsParts() const override { return true; }
   at::Tensor whole(StateKind kind, size_t index) override { return assembled(Parallelism::whole(kind, index), index); }
   at::Tensor wholeParameter(const at::Tensor& held, size_t index) override { return assembled(held, index); }
@@ -48,7 +55,8 @@ class SharedModel : public Parallelism {
   }
   void handedOver(const at::Tensor& tensor) { exchangedBytes_ += static_cast<int64_t>(tensor.nbytes()); }
 
-  GroupCommunicator& communicator_;
+  ModelMesh mesh_;
+  GroupCommunicator& communicator_;  // between those that share this rank's copy
 
  private:
   // From what each rank holds; a rank that holds all of it gives its own.
@@ -60,7 +68,7 @@ class SharedModel : public Parallelism {
   std::vector<std::vector<int64_t>> wholeSizes_;
   std::vector<std::vector<HeldPiece>> pieces_;  // by parameter and rank
   at::Tensor assembled_;                        // what was asked for last
-  int lossRank_;
+  std::unique_ptr<DataParallel> copies_;        // null where there is one
   std::vector<Interval> waits_;
   double waitedSeconds_ = 0;
   int64_t exchangedBytes_ = 0;

@@ -1,13 +1,15 @@
 #include "trainer/distributed/model_parallel/tensor_parallel.h"
 
+#include <utility>
+
 #include <ATen/ATen.h>
 
 #include "trainer/distributed/model_parallel/graph_step.h"
 
 namespace gloo_bypass::trainer {
 
-TensorParallel::TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator)
-    : SharedModel(model, whole, optimizer, communicator, ModelParallelism::kTensor, /*lossRank=*/0) {
+TensorParallel::TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, ModelMesh mesh, const Options& options)
+    : SharedModel(model, whole, optimizer, std::move(mesh), options) {
   model.splitBlocksBy(this);
 }
 

@@ -14,7 +14,9 @@ namespace gloo_bypass::trainer {
 
 class TensorParallel final : public SharedModel, private BlockSplit {
  public:
-  TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, GroupCommunicator& communicator);
+  TensorParallel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, ModelMesh mesh, const Options& options);
+
+  bool hasLoss() const override { return communicator_.isRoot(); }
 
  private:
   at::Tensor enter(const at::Tensor& x) override;

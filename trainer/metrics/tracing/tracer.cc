@@ -90,10 +90,14 @@ void Tracer::start(Communicator& communicator, const std::vector<at::Tensor>& pa
   clockAtStart_ = compareClocks();
   communicator_->recordBuckets();
   std::vector<int64_t> bytes;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    bytes.push_back(static_cast<int64_t>(parameters[i].nbytes()));
-    parameters[i].register_hook(
-        [this, i](const at::Tensor&) { readiness_->gradientReady(i, std::chrono::steady_clock::now()); });
+  for (const auto& parameter : parameters) {
+    if (parameter.numel() == 0) {
+      continue;  // another rank's, of a pipeline
+    }
+    parameter.register_hook([this, i = bytes.size()](const at::Tensor&) {
+      readiness_->gradientReady(i, std::chrono::steady_clock::now());
+    });
+    bytes.push_back(static_cast<int64_t>(parameter.nbytes()));
   }
   readiness_.emplace(std::move(bytes));
 }

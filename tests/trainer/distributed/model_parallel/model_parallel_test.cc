@@ -27,6 +27,11 @@ Flags shared(const std::string& method, int ranks) {
   return {"--spawn", std::to_string(ranks), "--model-parallel", method};
 }
 
+// `copies` of the model, each shared by so many ranks.
+Flags copiesOf(const std::string& method, int parts, int copies) {
+  return shared(method, parts * copies) + Flags{"--model-ranks", std::to_string(parts)};
+}
+
 // Four blocks instead of tiny's two, and heads that three ranks can share.
 std::string fourBlocks(const TemporaryFolder& folder) {
   std::ofstream(folder / "config.json") << nlohmann::json{{"model_type", "gpt2"}, {"n_layer", 4},
@@ -81,6 +86,26 @@ TEST(ModelShare, Tensor_CutsAttentionByHeads) {
   EXPECT_TRUE(held.equal(at::tensor({2, 3, 6, 7, 10, 11}, at::kLong)));
 }
 
+// Shoeybi et al. 2019, figure 8: consecutive ranks share a copy.
+TEST(MeshPlace, ConsecutiveRanksShareACopy) {
+  const auto written = [](int64_t parts, int worldSize) {
+    std::string text;
+    for (int rank = 0; rank < worldSize; ++rank) {
+      const MeshPlace place =
+          ModelParallelOptions{.method = ModelParallelism::kTensor, .ranks = parts}.placeOf(rank, worldSize);
+      EXPECT_EQ(place.copies * place.parts, worldSize);
+      text += std::to_string(place.copy) + "." + std::to_string(place.part) + " ";
+    }
+    return text;
+  };
+  EXPECT_EQ(written(2, 6), "0.0 0.1 1.0 1.1 2.0 2.1 ");
+  EXPECT_EQ(written(0, 3), "0.0 0.1 0.2 ");
+  EXPECT_EQ(written(1, 2), "0.0 1.0 ");
+  const MeshPlace alone = ModelParallelOptions{}.placeOf(1, 2);  // every rank has a copy of its own
+  EXPECT_EQ(alone.copy, 1);
+  EXPECT_EQ(alone.copies, 2);
+}
+
 std::string written(const std::vector<Pass>& passes) {
   std::string text;
   for (const auto& [kind, micro] : passes) {
@@ -112,29 +137,22 @@ TEST(PipelinePasses, KeepAtMostSoManyActivations) {
   }
 }
 
-// Losses, norms and weights of one rank with the same samples; ranks, accumulation, clipping, evaluation.
-TEST(ModelParallel, FollowsOneRank) {
+// Losses, norms, evaluation and weights, over accumulation and clipping.
+void expectTheSame(const Flags& common, const Flags& plain, const std::vector<Flags>& others) {
   const TemporaryFolder folder;
-  const Flags common{"--model-config", fourBlocks(folder),
-                     "--steps",        "4",
-                     "--precision",    "fp64",
-                     "--batch-size",   "2",
-                     "--accumulate",   "3",
-                     "--clip-norm",    "0.5",
-                     "--eval-samples", "5",
-                     "--lr",           "1e-2",
-                     "--verify-ranks"};
-  const auto alone = train(common + Flags{"--save-model", folder / "alone"});
-  const auto steps = stepsOf(alone.out);
-  for (const auto& [method, ranks] : std::vector<std::pair<std::string, int>>{
-           {"tensor", 2}, {"tensor", 3}, {"gpipe", 2}, {"gpipe", 3}, {"1f1b", 3}, {"1f1b", 4}, {"1f1b", 1}}) {
-    SCOPED_TRACE(method + ", " + std::to_string(ranks) + " ranks");
-    const auto together = train(common + shared(method, ranks) + Flags{"--save-model", folder / "together"});
-    const auto summary = summaryOf(together);
-    EXPECT_NEAR(summary["eval_loss"].get<double>(), summaryOf(alone)["eval_loss"].get<double>(), 1e-9);
-    EXPECT_EQ(summary["eval_tokens"].get<int64_t>(), summaryOf(alone)["eval_tokens"].get<int64_t>());
-    EXPECT_LT(largestDifference(folder / "alone", folder / "together"), 1e-9);
-    const auto theirs = stepsOf(together.out);
+  const Flags all =
+      common + Flags{"--steps",     "4",   "--precision",    "fp64", "--batch-size", "2",    "--accumulate",  "3",
+                     "--clip-norm", "0.5", "--eval-samples", "5",    "--lr",         "1e-2", "--verify-ranks"};
+  const auto expected = train(all + plain + Flags{"--save-model", folder / "expected"});
+  const auto steps = stepsOf(expected.out);
+  for (const Flags& flags : others) {
+    SCOPED_TRACE(::testing::PrintToString(flags));
+    const auto found = train(all + flags + Flags{"--save-model", folder / "found"});
+    const auto summary = summaryOf(found);
+    EXPECT_NEAR(summary["eval_loss"].get<double>(), summaryOf(expected)["eval_loss"].get<double>(), 1e-9);
+    EXPECT_EQ(summary["eval_tokens"].get<int64_t>(), summaryOf(expected)["eval_tokens"].get<int64_t>());
+    EXPECT_LT(largestDifference(folder / "expected", folder / "found"), 1e-9);
+    const auto theirs = stepsOf(found.out);
     ASSERT_EQ(theirs.size(), steps.size());
     for (size_t i = 0; i < steps.size(); ++i) {
       for (const char* field : {"loss", "loss_mean", "gradient_norm"}) {
@@ -142,6 +160,31 @@ TEST(ModelParallel, FollowsOneRank) {
       }
       EXPECT_EQ(theirs[i]["tokens"].get<int64_t>(), steps[i]["tokens"].get<int64_t>());
     }
+  }
+}
+
+// One rank with the same samples.
+TEST(ModelParallel, FollowsOneRank) {
+  const TemporaryFolder folder;
+  expectTheSame({"--model-config", fourBlocks(folder)}, {},
+                {shared("tensor", 2), shared("tensor", 3), shared("gpipe", 2), shared("gpipe", 3), shared("1f1b", 3),
+                 shared("1f1b", 4), shared("1f1b", 1)});
+}
+
+// As many ranks with a copy each; with the tail of an epoch, of which the second copy has fewer samples.
+TEST(ModelParallel, Copies_FollowDataParallelism) {
+  const TemporaryFolder folder;
+  const Flags model{"--model-config", fourBlocks(folder)};
+  expectTheSame(model, {"--spawn", "2"}, {copiesOf("tensor", 2, 2), copiesOf("gpipe", 2, 2), copiesOf("1f1b", 2, 2)});
+  expectTheSame(model, {"--spawn", "3"}, {copiesOf("1f1b", 2, 3)});
+  expectTheSame(model + Flags{"--samples", "26", "--tail", "weighted"}, {"--spawn", "2"}, {copiesOf("tensor", 2, 2)});
+}
+
+TEST(ModelParallel, OnePartACopy_HasDataParallelismsBits) {
+  const Flags common{"--steps", "3", "--lr", "1e-2", "--accumulate", "2"};
+  const auto plain = digestOf(train(common + Flags{"--spawn", "2"}));
+  for (const std::string method : {"tensor", "1f1b"}) {
+    EXPECT_EQ(digestOf(train(common + copiesOf(method, 1, 2))), plain) << method;
   }
 }
 
@@ -179,15 +222,32 @@ TEST(ModelParallel, CheckpointsContinue_OnOneRankAndBack) {
   }
 }
 
+TEST(ModelParallel, CheckpointsOfCopies_ContinueWithDataParallelismAndBack) {
+  const TemporaryFolder folder;
+  const Flags common{"--precision", "fp64", "--batch-size", "2", "--accumulate", "2", "--lr", "1e-2"};
+  const Flags plain{"--spawn", "2"}, first{"--steps", "2", "--checkpoint", folder / "c"},
+      rest{"--steps", "4", "--resume", folder / "c", "--checkpoint", folder / "end"};
+  digestOf(train(common + plain + Flags{"--steps", "4", "--checkpoint", folder / "straight"}));
+  for (const std::string method : {"tensor", "1f1b"}) {
+    SCOPED_TRACE(method);
+    digestOf(train(common + copiesOf(method, 2, 2) + first));
+    digestOf(train(common + plain + rest));
+    EXPECT_LT(largestDifference(folder / "straight", folder / "end"), 1e-9);
+    digestOf(train(common + plain + first));
+    digestOf(train(common + copiesOf(method, 2, 2) + rest));
+    EXPECT_LT(largestDifference(folder / "straight", folder / "end"), 1e-9);
+  }
+}
+
 TEST(ModelParallel, Resumed_HasTheBitsOfAStraightRun) {
   const TemporaryFolder folder;
   const Flags common{"--accumulate", "2", "--batch-size", "2"};
-  for (const std::string method : {"tensor", "1f1b"}) {
-    const auto straight = digestOf(train(common + shared(method, 2) + Flags{"--steps", "4"}));
-    digestOf(train(common + shared(method, 2) + Flags{"--steps", "2", "--checkpoint", folder / method}));
-    EXPECT_EQ(digestOf(train(common + shared(method, 2) + Flags{"--steps", "4", "--resume", folder / method})),
-              straight)
-        << method;
+  for (const Flags& ranks :
+       {shared("tensor", 2), shared("1f1b", 2), copiesOf("tensor", 2, 2), copiesOf("1f1b", 2, 2)}) {
+    const auto straight = digestOf(train(common + ranks + Flags{"--steps", "4"}));
+    digestOf(train(common + ranks + Flags{"--steps", "2", "--checkpoint", folder / "c"}));
+    EXPECT_EQ(digestOf(train(common + ranks + Flags{"--steps", "4", "--resume", folder / "c"})), straight)
+        << ::testing::PrintToString(ranks);
   }
 }
 
@@ -227,6 +287,43 @@ TEST(ModelParallel, SendsTheBytesOfTheFormula) {
   }
 }
 
+// A rank's gradients pass the reducer of those with the same part, its activations the ranks of the same copy.
+TEST(ModelParallel, Copies_SendTheBytesOfBoth) {
+  constexpr int64_t kMicros = 3, kActivations = 16 * 16 * 32 * 4, kEmbedding = 512 * 32 * 4, kBlocks = 2, kCopies = 3;
+  const Flags common{"--steps", "5", "--batch-size", "16", "--accumulate", std::to_string(kMicros)};
+  const auto config = Gpt2Config::of("tiny");
+  for (const auto& [method, type, handedOver] :
+       {std::tuple("tensor", ModelParallelism::kTensor, 4 * kBlocks * kMicros * kActivations),
+        {"1f1b", ModelParallelism::k1F1B, kMicros * kActivations + kEmbedding}}) {
+    SCOPED_TRACE(method);
+    const auto steps = stepsOf(train(common + copiesOf(method, 2, kCopies)).out);
+    ASSERT_EQ(steps.size(), 5u);
+    const int64_t gradients = ModelShare(type, 0, 2, config).elements(config) * 4;
+    EXPECT_EQ(steps[1]["gradient_bytes"].get<int64_t>(), gradients);
+    EXPECT_GT(steps[1]["buckets"].get<int64_t>(), 0);
+    EXPECT_EQ(steps[1]["exchanged_bytes"].get<int64_t>(), handedOver);
+    const double sent =
+        static_cast<double>(handedOver) + 2.0 * (kCopies - 1) / kCopies * static_cast<double>(gradients);
+    EXPECT_NEAR(bytesOfAStep(steps), sent, 0.1 * sent);
+  }
+}
+
+// With when each bucket's gradients were ready, of ranks that hold a part of the model.
+TEST(ModelParallel, TraceOfCopies_HasTheirBuckets) {
+  const TemporaryFolder folder;
+  digestOf(
+      train(Flags{"--steps", "3", "--accumulate", "2", "--trace", folder / "trace.json"} + copiesOf("1f1b", 2, 2)));
+  const auto trace = nlohmann::json::parse(contentsOf(folder / "trace.json"));
+  std::map<std::string, int> spans;
+  for (const auto& event : trace["traceEvents"]) {
+    ++spans[event["name"].get<std::string>()];
+  }
+  constexpr int kRanksTimesSteps = 4 * 3;
+  EXPECT_EQ(spans["bucket 0 gradients"], kRanksTimesSteps);
+  EXPECT_EQ(spans["gloo:all_reduce"], kRanksTimesSteps);
+  EXPECT_GT(spans["waiting for ranks"], 0);
+}
+
 TEST(ModelParallel, RankIsKilled_TheOtherEndsAndSaysSo) {
   for (const std::string method : {"tensor", "1f1b"}) {
     const uint16_t port = freePort();
@@ -250,6 +347,9 @@ TEST(ModelParallel, WhatCannotBe_IsRefusedBeforeAnyRankStarts) {
       {shared("tensor", 2) + Flags{"--dropout", "0.1"}, "without --dropout"},
       {shared("tensor", 2) + Flags{"--precision", "bf16"}, "not with --precision"},
       {shared("gpipe", 2) + Flags{"--segment-bytes", "4096"}, "--segment-bytes"},
+      {shared("tensor", 3) + Flags{"--model-ranks", "2"}, "3 ranks are no multiple"},
+      {shared("tensor", 2) + Flags{"--model-ranks", "4"}, "2 ranks are no multiple"},
+      {{"--spawn", "2", "--model-ranks", "2"}, "--model-ranks needs --model-parallel"},
       {{"--model-parallel", "tensor", "--no-ddp"}, "--no-ddp"},
       {{"--model-parallel", "diagonal"}, "diagonal"}};
   for (const auto& [flags, reason] : all) {
@@ -265,11 +365,15 @@ TEST(ModelParallel, OverDpdk_HasTcpsBits) {
   if (plugin == nullptr) {
     GTEST_SKIP() << "built without DPDK";
   }
-  for (const std::string method : {"tensor", "1f1b"}) {
-    const Flags flags = Flags{"--steps", "3", "--accumulate", "3"} + shared(method, 2);
-    EXPECT_EQ(digestOf(train(flags + Flags{"--plugin", plugin}, {{"GLOO_DEVICE_TRANSPORT", "DPDK"}})),
-              digestOf(train(flags)))
-        << method;
+  const Flags dpdk{"--plugin", plugin}, own = dpdk + Flags{"--collectives", "own"};
+  for (const Flags& ranks :
+       {shared("tensor", 2), shared("1f1b", 2), copiesOf("tensor", 2, 2), copiesOf("1f1b", 2, 2)}) {
+    const Flags flags = Flags{"--steps", "3", "--accumulate", "3"} + ranks;
+    const auto expected = digestOf(train(flags));
+    for (const Flags& path : {dpdk, own}) {
+      EXPECT_EQ(digestOf(train(flags + path, {{"GLOO_DEVICE_TRANSPORT", "DPDK"}})), expected)
+          << ::testing::PrintToString(ranks);
+    }
   }
 }
 
