@@ -191,6 +191,17 @@ def test_Table_HasALineForEachPointAndACellForEachLink(tmp_path):
     assert "| 4.00 (1.00 x); 4.50 (0.89 x) |" in none and "| 3.00 (1.33 x); 3.50 (1.14 x) |" in bf16
 
 
+def test_Table_HasWhatRanksWaitForEachOther_WhereTheyShareAModel(tmp_path):
+    waits = {"t_wait_s": 1.0, "t_barrier_s": 0.5}
+    runs = [measured("data parallel", 2.0, 1_000_000), measured("tensor", 3.0, 1_000_000, **waits)]
+    run = stored.read(stored_file(tmp_path, *runs, study="parallelism"))
+    assert [row.waiting for row in run.rows] == [None, 0.5]
+    header, _, plain, tensor = stored.table(run).splitlines()
+    assert "| open: step in s, TCP | waiting |" in header and "compressing" not in header
+    assert "common loss" not in header  # all have the same
+    assert "| 2.00 (1.00 x) |  |" in plain and "| 3.00 (0.67 x) | 50 % |" in tensor
+
+
 def learning(point, losses, seconds):
     """A run of one link whose loss falls like this."""
     made = measured(point, seconds, 1_000_000)

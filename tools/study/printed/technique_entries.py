@@ -29,6 +29,11 @@ PARALLEL = {
     "gpipe 4 x 4": "--batch-size 4 --accumulate 4 --model-parallel gpipe",
     "1f1b 4 x 4": "--batch-size 4 --accumulate 4 --model-parallel 1f1b",
 }
+# Two copies of the model, of two parts each.
+MESHES = {
+    "tensor 2 x 2 copies": "--batch-size 8 --model-parallel tensor --model-ranks 2",
+    "1f1b 4 x 2 x 2 copies": "--batch-size 2 --accumulate 4 --model-parallel 1f1b --model-ranks 2",
+}
 # As many samples a rank and step: twice the ranks, twice the batch of all.
 RANKS = {
     "2 ranks": "",
@@ -117,6 +122,13 @@ STUDIES = {
     "ranks": Study("Ranks and rate", RANKS, ranks={point: int(point[0]) for point in RANKS}),
     "parallelism": Study(
         "Samples, blocks' parts or blocks for each rank", PARALLEL, ranks=dict.fromkeys(PARALLEL, 4), model=EIGHT_BLOCKS
+    ),
+    # The same for a model that people train: its gradients are more than the activations of 16 samples.
+    "parallelism-distilgpt2": Study(
+        "DistilGPT2's samples, blocks' parts or blocks for each rank",
+        PARALLEL | MESHES,
+        ranks=dict.fromkeys(PARALLEL | MESHES, 4),
+        model=("--model", "distilgpt2"),
     ),
     # The same 16 samples in more and smaller micro-batches.
     "bubbles": Study(

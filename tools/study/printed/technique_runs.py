@@ -8,7 +8,8 @@
      "last_loss": 9.1}, ...]}
 
 `steps_s`: of each step but the first; `first_s`: of that one. `losses`: of each step, a mean over the ranks. An older
-run has neither `first_s` nor `losses`, nor `programs`. `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are
+run has neither `first_s` nor `losses`, nor `programs`. `waiting`: the share of a step in which ranks that share a model
+have nothing to compute; not there where none do. `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are
 means over the steps but the first; null where one has none. The common loss of some runs is what the one that learnt
 least came to, as a mean over WINDOW steps. The page's table NAME (report/marked_tables.py) is made of NAME-run.json
 beside it.
@@ -55,6 +56,7 @@ class Row:
     last_loss: float | None
     first_s: float | None = None
     losses: tuple = ()
+    waiting: float | None = None
 
     @property
     def step_s(self):
@@ -114,6 +116,7 @@ def row_record(run):
         "decompress_s": run.mean_of("t_decompress_s"),
         "exposed_s": run.mean_of("t_ar_exposed_s"),
         "last_loss": round(run.smoothed()[-1], 4),
+        "waiting": None if run.waiting is None else round(run.waiting, 3),
     }
 
 
@@ -153,8 +156,16 @@ def row_at(place, record, points):
     if losses and len(losses) != len(steps) + 1:
         raise RecordError(f"{place}: {len(losses)} 'losses' of {len(steps) + 1} steps")
     each_loss = tuple(number_at(f"{place}: losses", losses, index) for index in losses)
-    first_s = positive_at(place, record, "first_s") if losses else None
-    return Row(link, text_at(place, record, "transport"), point, steps, **means, first_s=first_s, losses=each_loss)
+    return Row(
+        link,
+        text_at(place, record, "transport"),
+        point,
+        steps,
+        **means,
+        first_s=positive_at(place, record, "first_s") if losses else None,
+        losses=each_loss,
+        waiting=number_at(place, {"waiting": None} | record, "waiting", nullable=True),
+    )
 
 
 def read(path):
@@ -222,44 +233,59 @@ def reaching_cell(row, target):
     return f"{steps} steps, {time_s:.3g} s"
 
 
+def common_losses(run):
+    """By link; only of links where some points need more steps to it than others."""
+    targets = {}
+    for link in run.of("link"):
+        rows = [row for row in run.rows if row.link == link]
+        if all(len(row.losses) >= WINDOW for row in rows):
+            target = common_loss(rows)
+            if len({row.reaching(target)[0] for row in rows}) > 1:
+                targets[link] = target
+    return targets
+
+
+def cost_cell(rows):
+    costs = [row for row in rows if row and row.compress_s is not None]
+    means = [
+        statistics.fmean(getattr(row, name) or 0.0 for row in costs) for name in ("compress_s", "decompress_s") if costs
+    ]
+    return ", ".join(map(seconds, means))
+
+
+def waiting_cell(rows):
+    return joined([f"{100 * row.waiting:.0f} %" for row in rows if row and row.waiting is not None])
+
+
 def table(run):
-    """A line for each point: what it sends, what it costs, and its step over each link and transport; how long it takes
-    to the common loss."""
+    """A line for each point: what it sends, what it costs, and its step over each link and transport; how long it waits
+    for others; how long it takes to the common loss."""
     points, links, transports = run.of("point"), run.of("link"), run.of("transport")
     over = "; ".join(transports)
-    header = [
-        "",
-        f"sent a step, {over}",
-        "compressing, decompressing",
-        *(f"{link}: step in s, {over}" for link in links),
-    ]
-    of_links = {link: [row for row in run.rows if row.link == link] for link in links}
-    targets = {
-        link: common_loss(rows) for link, rows in of_links.items() if all(len(row.losses) >= WINDOW for row in rows)
-    }
+    compresses = any(row.compress_s is not None for row in run.rows)
+    waits = any(row.waiting is not None for row in run.rows)
+    header = ["", f"sent a step, {over}", *(["compressing, decompressing"] if compresses else [])]
+    for link in links:
+        header += [f"{link}: step in s, {over}", *(["waiting"] if waits else [])]
+    targets = common_losses(run)
     header += [f"{link}: to the common loss of {target:.2f}, {over}" for link, target in targets.items()]
     if OPEN in links:
         header.append(f"pays, Mbit/s, {over}")
     lines = []
     for point in points:
         rows = {(link, transport): run.at(link, transport, point) for link in links for transport in transports}
-        costs = [row for row in rows.values() if row and row.compress_s is not None]
-        cost = ""
-        if costs:
-            cost = ", ".join(
-                seconds(statistics.fmean(getattr(row, name) or 0.0 for row in costs))
-                for name in ("compress_s", "decompress_s")
-            )
         sent = [
             megabytes(rows[links[-1], transport].sent_bytes) for transport in transports if rows[links[-1], transport]
         ]
-        line = [point, joined(sent), cost]
+        line = [point, joined(sent), *([cost_cell(rows.values())] if compresses else [])]
         for link in links:
             base, cells = run.at(link, transports[0], points[0]), []
             for transport in transports:
                 row = rows[link, transport]
                 cells.append(f"{row.step_s:.2f} ({base.step_s / row.step_s:.2f} x)" if row and base else "-")
             line.append("; ".join(cells))
+            if waits:
+                line.append(waiting_cell(rows[link, transport] for transport in transports))
         for link, target in targets.items():
             there = [rows[link, transport] for transport in transports]
             line.append("; ".join(reaching_cell(row, target) if row else "-" for row in there))
