@@ -47,7 +47,9 @@ class Trainer {
         held_(options, environment),
         trajectory_(trajectoryOf(options, batches_.runSize(lastStep_))),
         checkpoints_(options, environment, elastic_, held_,
-                     {{"loss_scaler", held_.optimizer->scalerState()}, {target_.stateName(), target_.state()}},
+                     {{"loss_scaler", held_.optimizer->scalerState()},
+                      {"adamw_steps", held_.optimizer->stepsOfParameters()},
+                      {target_.stateName(), target_.state()}},
                      trajectory_),
         log_(options, environment.rank),
         tracer_(options.tracing.tracePath, environment.rank, options.exchange()) {}
@@ -194,9 +196,7 @@ class Trainer {
 
   void forward(int64_t step, int64_t micro, StepMetrics& metrics) {
     const auto batch = batches_.of(step, micro);
-    if (options_.dropout > 0) {
-      at::manual_seed(dropoutSeed(options_.seed, environment_.rank, step * options_.accumulate + micro));
-    }
+    held_.seedForward(dropoutSeed(options_.seed, environment_.rank, step * options_.accumulate + micro));
     const auto start = Clock::now();
     parallelism_->beforeForward(/*synchronise=*/isLast(step, micro));
     losses_[micro] = held_.model.loss(batch.ids, batch.targets, options_.dropout);
@@ -208,7 +208,7 @@ class Trainer {
   void backward(int64_t step, int64_t micro, StepMetrics& metrics) {
     const auto start = Clock::now();
     const auto loss = losses_.extract(micro).mapped();
-    parallelism_->beforeBackward(/*synchronise=*/isLast(step, micro));
+    parallelism_->beforeBackward(/*synchronise=*/isLast(step, micro), loss);
     held_.optimizer->beginBackward(isLast(step, micro));
     if (isLast(step, micro)) {
       communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);

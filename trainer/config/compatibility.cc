@@ -26,7 +26,12 @@ std::string filledIn(std::string_view message, const Options& o) {
       fmt::arg("compress", nameOf(kCompressions, o.compression.method)), fmt::arg("sums", nameOf(kSums, o.sums)),
       fmt::arg("model_parallel", "--model-parallel " + nameOf(kModelParallelisms, o.modelParallel.method)),
       fmt::arg("loss_scale", o.precision.lossScale), fmt::arg("markers", o.stepMarkers), fmt::arg("samples", o.samples),
-      fmt::arg("spawn", o.spawn), fmt::arg("elastic", o.elastic.range));
+      fmt::arg("spawn", o.spawn), fmt::arg("elastic", o.elastic.range),
+      fmt::arg("unused", o.staticGraph ? "--static-graph" : "--find-unused-parameters"),
+      fmt::arg("unreduced", !o.ddp                 ? "--no-ddp"
+                            : o.averaging.isUsed() ? "--average"
+                            : o.sharding.isUsed()  ? "--zero"
+                                                   : "--model-parallel"));
 }
 
 }  // namespace
@@ -37,7 +42,9 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
              isElastic = o.elastic.isUsed(), marks = !o.stepMarkers.empty(), hasTarget = o.targetLoss.isUsed(),
              holdsOut = o.evaluation.samples != 0, decays = o.schedule.shape != ScheduleShape::kConstant,
              hasOwn = o.collectives == Collectives::kOwn, scalesRate = o.schedule.scaling != RateScaling::kNone,
-             addsAll = o.sums != Sums::kReduced;
+             addsAll = o.sums != Sums::kReduced, finds = o.findUnusedParameters, isStatic = o.staticGraph,
+             dropsLayers = o.layerDrop > 0;
+  const bool reduces = !isAlone && !averages && !shards && !sharesModel;
   const auto averagesBy = [&](auto... methods) { return ((o.averaging.method == methods) || ...); };
   const auto compressesBy = [&](auto method) { return o.compression.method == method; };
   const bool casts = compressesBy(CompressionMethod::kFp16) || compressesBy(CompressionMethod::kBf16);
@@ -61,6 +68,19 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {addsAll && sharesModel,
        "{model_parallel} goes without --sums {sums}: its ranks add parts of activations, not gradients"},
       {addsAll && o.segmentBytes != 0, "--segment-bytes is about all-reduces: --sums {sums} makes none"},
+      // Parameters without gradients.
+      {(finds || isStatic) && !reduces, "{unused} is about the reducer's gradients: not with {unreduced}"},
+      {finds && isStatic,
+       "--static-graph finds unused parameters once, --find-unused-parameters in each step: give one of them"},
+      // https://github.com/pytorch/pytorch/issues/69031
+      {finds && o.accumulate > 1,
+       "--find-unused-parameters goes without --accumulate: PyTorch before 2.4 averages only what the last micro-batch "
+       "used"},
+      {dropsLayers && !isAlone && !finds,
+       "--layer-drop leaves parameters without a gradient, in each step others: give --find-unused-parameters"},
+      {dropsLayers && halves, "--layer-drop goes with --precision fp32 and fp64, not with {precision}"},
+      {dropsLayers && compresses,
+       "--layer-drop goes without --compress: what is kept of a block's gradient would be lost where no rank uses it"},
       // Step markers.
       {marks && isAlone, "--step-markers marks all-reduces: --no-ddp makes none"},
       {marks && averages, "--step-markers marks the reducer's all-reduces: --average makes none"},

@@ -82,6 +82,8 @@ void addRunFlags(FlagGroup run, Options& o) {
             "micro-batches a step; only the last one synchronises (no_sync), but with --zero 2 and 3");
   run.app().add_option("--seed", o.seed, "of the initial weights, the shuffle and dropout")->group("Run");
   run.real("--dropout", o.dropout, 0, 0.99, "probability; the published DistilGPT2 was trained with 0.1");
+  run.real("--layer-drop", o.layerDrop, 0, 0.99,
+           "probability that a block is left out of a micro-batch, drawn by each rank; with --find-unused-parameters");
   run.choice("--precision", o.precision.type, kPrecisions,
              "of parameters, gradients and arithmetic; with bf16 and fp16 the optimiser holds fp32 masters, sums "
              "within an operation are fp32 and gradients are reduced in 16 bits");
@@ -165,6 +167,13 @@ void addSynchronisationFlags(FlagGroup sync, Options& o) {
   sync.real("--bucket-cap-mb", o.bucketCapMb, 0.0001, 2047, "gradient bucket size in MiB");
   sync.real("--first-bucket-mb", o.firstBucketMb, 0.0001, 2047, "size of the first bucket to be ready, in MiB");
   sync.onOff("--gradient-as-bucket-view", o.gradientAsBucketView, "gradients live in the buckets (saves a copy)");
+  sync.onOff(
+      "--find-unused-parameters", o.findUnusedParameters,
+      "look in each step for parameters that the loss does not depend on, and let ranks say which they used: one "
+      "small all-reduce a step more");
+  sync.onOff("--static-graph", o.staticGraph,
+             "every step uses the same parameters, as the first one shows, whose all-reduces begin when its backward "
+             "has ended");
   sync.count("--segment-bytes", o.segmentBytes, 0, int64_t{1} << 31,
              "Gloo's all-reduce segment size (0: Gloo's default, 1 MiB)");
   sync.file("--plugin", o.pluginPath,

@@ -129,8 +129,8 @@ enum class ModelParallelism {
   k1F1B,    // some of the blocks; a backward as soon as it can be (Narayanan et al. 2019)
 };
 
-// Where a rank stands in a mesh of `copies` of the model, each with samples of its own, by `parts` of a copy. Consecutive
-// ranks share a copy: they exchange the most, and are the likeliest to share a host.
+// Where a rank stands in a mesh of `copies` of the model, each with samples of its own, by `parts` of a copy.
+// Consecutive ranks share a copy: they exchange the most, and are the likeliest to share a host.
 struct MeshPlace {
   int copy = 0, copies = 1;
   int part = 0, parts = 1;
@@ -199,6 +199,7 @@ struct Options {
   int64_t accumulate = 1;
   uint64_t seed = 42;
   double dropout = 0.0;
+  double layerDrop = 0.0;  // probability that a block is left out of a micro-batch
   // Data.
   std::string dataPath;   // empty: the sample text beside the program
   int64_t samples = 400;  // 0: the whole text
@@ -220,6 +221,7 @@ struct Options {
   bool barrier = true;
   double bucketCapMb = 25, firstBucketMb = 1;  // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;
+  bool findUnusedParameters = false, staticGraph = false;
   int64_t segmentBytes = 0;  // 0: Gloo's own default (1 MiB)
   CompressionOptions compression;
   AveragingOptions averaging;

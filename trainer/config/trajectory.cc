@@ -88,6 +88,8 @@ nlohmann::json trajectoryOf(const Options& o, const RunSize& size) {
     trajectory["passages"] = nameOf(kPassages, o.passages) + (o.pack ? ", packed" : "");
   }
   if (o.streamShards) trajectory["stream_shards"] = true;
+  if (o.layerDrop > 0) trajectory["layer_drop"] = o.layerDrop;
+  if (o.findUnusedParameters) trajectory["find_unused_parameters"] = true;
   if (o.precision.sumsInFp32) trajectory["accumulate_fp32"] = true;
   if (o.precision.isScaled()) {
     trajectory["loss_scale"] = o.precision.lossScale.empty() ? "dynamic" : o.precision.lossScale;
@@ -108,6 +110,7 @@ nlohmann::json agreement(const Options& o, nlohmann::json trajectory, int64_t ru
   agreed["verify_ranks"] = o.verifyRanks;
   agreed["resume"] = !o.resumePath.empty();
   agreed["zero"] = o.sharding.zero;
+  agreed["static_graph"] = o.staticGraph;
   agreed["model_parallel"] = nameOf(kModelParallelisms, o.modelParallel.method);
   agreed["model_ranks"] = o.modelParallel.ranks;
   agreed["elastic"] = o.elastic.range;

@@ -31,6 +31,10 @@ void WindowClock::begin(uint64_t step, int64_t gradientBytes) {
   }
 }
 
+BucketTicket WindowClock::handedOver(const at::Tensor& added) {
+  return added.is_floating_point() ? handedOver(static_cast<int64_t>(added.nbytes())) : std::nullopt;
+}
+
 BucketTicket WindowClock::handedOver(int64_t bytes) {
   const std::lock_guard lock(mutex_);
   if (!isOpen_) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "trainer/metrics/metrics.h"
 #include "trainer/metrics/step_markers.h"
 
@@ -46,6 +48,8 @@ class WindowClock {
 
   void begin(uint64_t step, int64_t gradientBytes);
   BucketTicket handedOver(int64_t bytes);
+  // What an all-reduce adds up; no bucket where that is no gradients, but which parameters the ranks have used.
+  BucketTicket handedOver(const at::Tensor& added);
   void begun(size_t bucket);
   void done(size_t bucket);
   AllReduceWindow end();

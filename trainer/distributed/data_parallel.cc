@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include <ATen/ATen.h>
+#include <torch/csrc/autograd/engine.h>
 #include <nlohmann/json.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
 
 #include "plugin/compatibility/torch/reducer.h"
 #include "trainer/distributed/compression/exchange.h"
@@ -24,8 +27,10 @@ c10::intrusive_ptr<c10d::ProcessGroup> share(GroupCommunicator& communicator) {
 
 struct DataParallel::Torch {
   std::optional<CompressedExchange> exchange;  // in place of all-reduces; ends after the reducer
-  std::unique_ptr<c10d::Reducer> reducer;
-  bool compresses = false;
+  std::shared_ptr<c10d::Reducer> reducer;
+  std::shared_ptr<c10d::Logger> logger;  // which the reducer asks without looking where parameters are unused
+  bool compresses = false, findsUnused = false;
+  bool isFirstOfStaticGraph = false;  // the next backward that synchronises
   int64_t gradientBytes = 0;
 };
 
@@ -55,7 +60,14 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicato
   reducer.bucketCapBytes = static_cast<int64_t>(cap);
   reducer.firstBucketBytes = static_cast<int64_t>(first);
   reducer.gradientAsBucketView = options.gradientAsBucketView;
+  reducer.findUnusedParameters = torch_->findsUnused = options.findUnusedParameters;
   torch_->reducer = torch_version::makeReducer(parameters, share(communicator), std::move(reducer));
+  torch_->logger = std::make_shared<c10d::Logger>(torch_->reducer);
+  torch_->reducer->set_logger(torch_->logger);
+  if (options.staticGraph) {
+    torch_->reducer->set_static_graph();
+    torch_->isFirstOfStaticGraph = true;
+  }
   torch_->compresses = options.compression.isUsed();
   if (torch_->compresses) {
     torch_->exchange.emplace(makeCompressor(options.compression, model.named(), options.seed),
@@ -76,9 +88,16 @@ void DataParallel::beforeForward(bool synchronise) {
   torch_->reducer->rebuild_buckets();
 }
 
-void DataParallel::beforeBackward(bool synchronise) {
-  if (synchronise) {
-    torch_->reducer->prepare_for_backward({});
+void DataParallel::beforeBackward(bool synchronise, const at::Tensor& loss) {
+  if (!synchronise) {
+    return;
+  }
+  torch_->reducer->prepare_for_backward(torch_->findsUnused ? std::vector{loss} : std::vector<at::Tensor>());
+  if (std::exchange(torch_->isFirstOfStaticGraph, false)) {
+    // The reducer learns from this backward which parameters are used, and reduces all when it has ended.
+    loss.register_hook([this](const at::Tensor&) {
+      torch::autograd::Engine::get_default_engine().queue_callback([this] { torch_->reducer->delay_all_reduce(); });
+    });
   }
 }
 

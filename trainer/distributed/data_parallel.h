@@ -24,7 +24,7 @@ class DataParallel final : public Parallelism {
 
   bool learnsFromBackward() const override { return true; }
   void beforeForward(bool synchronise) override;
-  void beforeBackward(bool synchronise) override;
+  void beforeBackward(bool synchronise, const at::Tensor& loss) override;
   void beginStep(int64_t step) override;
   void addMetrics(nlohmann::json& record) const override;
   RankState rankState() const override;

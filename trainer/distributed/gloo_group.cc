@@ -83,7 +83,7 @@ class TimedProcessGroup : public torch_version::GlooProcessGroup {
 
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override {
-    const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
+    const auto bucket = clock_->handedOver(tensors[0]);
     const bool saysWhenBegun = bucket && clock_->isRecording();
     return stamped(clock_, bucket,
                    saysWhenBegun ? segmented(tensors, [clock = clock_, index = *bucket] { clock->begun(index); })

@@ -261,7 +261,7 @@ class OwnProcessGroup final : public torch_version::CollectiveBackend {
   WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     auto operation = options.reduceOp;
     TORCH_CHECK(tensors.size() == 1 && operation == c10d::ReduceOp::SUM, "the trainer sums one tensor at a time");
-    const auto bucket = clock_->handedOver(static_cast<int64_t>(tensors[0].nbytes()));
+    const auto bucket = clock_->handedOver(tensors[0]);
     return stamped(clock_, bucket, sum(tensors[0]));
   }
 

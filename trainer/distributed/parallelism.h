@@ -50,7 +50,7 @@ class Parallelism {
   virtual std::vector<Pass> planPasses(int64_t microBatches);
   // synchronise: for a step's last micro-batch. After its backward all ranks have the same gradients.
   virtual void beforeForward(bool /*synchronise*/) {}
-  virtual void beforeBackward(bool /*synchronise*/) {}
+  virtual void beforeBackward(bool /*synchronise*/, const at::Tensor& /*loss*/) {}
   // After a step's last backward: what ranks still owe each other, and what `metrics` has of the loss.
   virtual void completeBackward(StepMetrics& /*metrics*/) {}
 

@@ -35,11 +35,19 @@ AdamW::AdamW(std::vector<at::Tensor> parameters, const Options& options)
     auto& states = torch_->optimizer.state();
     states[torch_version::stateKey(states, parameter)] = std::move(state);
   }
+  if (options.layerDrop > 0) {
+    stepsOfParameters_.resize(parameters_.size());
+  }
 }
 
 AdamW::~AdamW() = default;
 
-void AdamW::step() { torch_->optimizer.step(); }
+void AdamW::step() {
+  torch_->optimizer.step();
+  for (size_t i = 0; i < stepsOfParameters_.size(); ++i) {
+    stepsOfParameters_[i] += parameters_[i].grad().defined() ? 1 : 0;
+  }
+}
 
 void AdamW::setLearningRate(double rate) {
   for (auto& group : torch_->optimizer.param_groups()) {
@@ -56,10 +64,11 @@ void AdamW::clearGradients() {
 }
 
 void AdamW::setStepCount(int64_t steps) {
-  for (const auto& parameter : parameters_) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
     auto& states = torch_->optimizer.state();
-    auto& state = *states.at(torch_version::stateKey(states, parameter));
-    static_cast<torch::optim::AdamWParamState&>(state).step(steps);
+    auto& state = *states.at(torch_version::stateKey(states, parameters_[i]));
+    static_cast<torch::optim::AdamWParamState&>(state).step(
+        stepsOfParameters_.empty() ? steps : static_cast<int64_t>(stepsOfParameters_[i]));
   }
 }
 

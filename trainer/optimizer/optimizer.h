@@ -40,6 +40,9 @@ class AdamW {
   const std::vector<at::Tensor>& firstMoments() const { return firstMoments_; }
   const std::vector<at::Tensor>& secondMoments() const { return secondMoments_; }
   virtual void setStepCount(int64_t steps);
+  // How many steps each parameter has done, for a resumed run, where a step may leave some out (--layer-drop): those
+  // without a gradient. To be filled before setStepCount(), which takes these then; empty where all do all.
+  std::span<double> stepsOfParameters() { return stepsOfParameters_; }
 
   // The weights that step() updates where they are not what the model computes with, in their order; empty: they are.
   virtual std::vector<at::Tensor> masters() const { return {}; }
@@ -65,6 +68,7 @@ class AdamW {
   std::unique_ptr<Torch> torch_;
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> firstMoments_, secondMoments_;
+  std::vector<double> stepsOfParameters_;
 };
 
 }  // namespace gloo_bypass::trainer

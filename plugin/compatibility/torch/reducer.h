@@ -21,10 +21,11 @@ struct ReducerOptions {
   int64_t bucketCapBytes = 0;
   int64_t firstBucketBytes = 0;
   bool gradientAsBucketView = false;
+  bool findUnusedParameters = false;
   std::unordered_map<size_t, std::string> parameterNames;
 };
 
-// All gradients are dense, all parameters are used. In PyTorch 1.13 and 2.6 the constructor takes the buckets' limits.
+// All gradients are dense. In PyTorch 1.13 and 2.6 the constructor takes the buckets' limits.
 // In 2.14 it takes none, and three more arguments: skip unused parameters, Python reducer, caps for rebuilding (none:
 // by the two caps).
 template <typename Reducer = c10d::Reducer>
@@ -34,17 +35,18 @@ std::unique_ptr<Reducer> makeReducer(const std::vector<at::Tensor>& parameters,
   using Names = std::unordered_map<size_t, std::string>;
   using Group = c10::intrusive_ptr<c10d::ProcessGroup>;
   const std::vector<bool> sparse(parameters.size(), false);
-  constexpr bool kFindUnused = false;
   if constexpr (std::is_constructible_v<Reducer, std::vector<at::Tensor>, Buckets, std::vector<size_t>, Group,
                                         std::vector<bool>, int64_t, bool, bool, Names, int64_t>) {
     return std::make_unique<Reducer>(parameters, std::move(options.buckets), std::move(options.bucketLimits), group,
-                                     sparse, options.bucketCapBytes, kFindUnused, options.gradientAsBucketView,
-                                     std::move(options.parameterNames), options.firstBucketBytes);
+                                     sparse, options.bucketCapBytes, options.findUnusedParameters,
+                                     options.gradientAsBucketView, std::move(options.parameterNames),
+                                     options.firstBucketBytes);
   } else {
     constexpr bool kSkipUnused = false, kPythonReducer = false;
     return std::make_unique<Reducer>(parameters, std::move(options.buckets), group, sparse, options.bucketCapBytes,
-                                     kFindUnused, options.gradientAsBucketView, std::move(options.parameterNames),
-                                     options.firstBucketBytes, kSkipUnused, kPythonReducer, std::vector<int64_t>{});
+                                     options.findUnusedParameters, options.gradientAsBucketView,
+                                     std::move(options.parameterNames), options.firstBucketBytes, kSkipUnused,
+                                     kPythonReducer, std::vector<int64_t>{});
   }
 }
 

@@ -46,6 +46,13 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
   expectOnlyGiven({"--average", "gossip", "--compress", "topk"});
   expectOnlyGiven({"--average", "gossip", "--precision", "bf16"});
   expectOnlyGiven({"--compress", "topk", "--precision", "fp16"}, {"--loss-scale"});
+  expectOnlyGiven({"--layer-drop", "0.1"}, {"--find-unused-parameters"});
+  for (const char* option : {"--find-unused-parameters", "--static-graph"}) {
+    expectOnlyGiven({option, "--no-ddp"});
+    expectOnlyGiven({option, "--zero", "1"});
+    expectOnlyGiven({option, "--average", "gossip"});
+    expectOnlyGiven({option, "--model-parallel", "tensor"});
+  }
   expectOnlyGiven({"--activation-checkpointing", "--selective-checkpointing"});
   expectOnlyGiven({"--accumulate-fp32", "--accumulate", "2"}, {"--precision"});
   expectOnlyGiven({"--accumulate-fp32", "--precision", "bf16"}, {"--accumulate"});

@@ -49,9 +49,9 @@ void SharedModel::beforeForward(bool synchronise) {
   }
 }
 
-void SharedModel::beforeBackward(bool synchronise) {
+void SharedModel::beforeBackward(bool synchronise, const at::Tensor& loss) {
   if (copies_) {
-    copies_->beforeBackward(synchronise);
+    copies_->beforeBackward(synchronise, loss);
   }
 }
 

@@ -29,7 +29,7 @@ class SharedModel : public Parallelism {
 
   bool learnsFromBackward() const override { return copies_ != nullptr; }
   void beforeForward(bool synchronise) override;
-  void beforeBackward(bool synchronise) override;
+  void beforeBackward(bool synchronise, const at::Tensor& loss) override;
   double clipGradients(double maxNorm) override;
   void beginStep(int64_t step) override;
   // t_wait_s, of this rank; exchanged_bytes, of activations and their gradients that it handed over.

@@ -138,7 +138,7 @@ std::vector<Piece> ShardedParallel::piecesOf(size_t unit) const {
   return pieces;
 }
 
-void ShardedParallel::beforeBackward(bool synchronise) {
+void ShardedParallel::beforeBackward(bool synchronise, const at::Tensor& /*loss*/) {
   isReducing_ = synchronise || stage_ > 1;
   isFinishQueued_ = false;
   std::fill(gradientsReady_.begin(), gradientsReady_.end(), size_t{0});

@@ -38,7 +38,7 @@ class ShardedParallel : public Parallelism {
   ~ShardedParallel() override;
 
   bool learnsFromBackward() const override { return true; }
-  void beforeBackward(bool synchronise) override;
+  void beforeBackward(bool synchronise, const at::Tensor& loss) override;
   double clipGradients(double maxNorm) override;
   void updateParameters() override;
 

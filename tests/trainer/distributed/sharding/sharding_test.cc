@@ -362,7 +362,7 @@ TEST(Zero, StageThree_GathersTheNextUnitBesideEachOfForwardAndBackward) {
     model.runPartsBy(&watching);
     const auto ids = at::zeros({1, 4}, at::kLong);
     const auto loss = model.loss(ids, ids, 0.0);
-    parallel.beforeBackward(/*synchronise=*/true);
+    parallel.beforeBackward(/*synchronise=*/true, loss);
     loss.backward();
     EXPECT_EQ(watching.forward, std::vector<bool>(units.size(), true));
     EXPECT_EQ(watching.backward, std::vector<bool>(units.size() - 1, true));
