@@ -85,9 +85,6 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {marks && isAlone, "--step-markers marks all-reduces: --no-ddp makes none"},
       {marks && averages, "--step-markers marks the reducer's all-reduces: --average makes none"},
       // Precision.
-      {compresses && o.precision.isScaled(),
-       "--compress goes without the loss scale of --precision {precision}: a step that overflows and is left out would "
-       "have changed what error feedback remembers (--loss-scale off)"},
       {casts && halves, "--compress {compress} sends 16 bits an element, as --precision {precision} does without it"},
       {o.precision.sumsInFp32 && !halves,
        "--accumulate-fp32 is for --precision bf16 and fp16, not for {precision}, which adds up in its own"},

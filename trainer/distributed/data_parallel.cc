@@ -71,10 +71,11 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicato
   torch_->compresses = options.compression.isUsed();
   if (torch_->compresses) {
     torch_->exchange.emplace(makeCompressor(options.compression, model.named(), options.seed),
-                             options.compression.plainSteps(), model, communicator, *torch_->reducer);
-  } else if (options.sums != Sums::kReduced) {
-    torch_->exchange.emplace(std::make_unique<GatheredSums>(options.sums == Sums::kCompensated), 0, model, communicator,
+                             options.compression.plainSteps(), options.precision.isScaled(), model, communicator,
                              *torch_->reducer);
+  } else if (options.sums != Sums::kReduced) {
+    torch_->exchange.emplace(std::make_unique<GatheredSums>(options.sums == Sums::kCompensated), 0, /*mayUndo=*/false,
+                             model, communicator, *torch_->reducer);
   }
 }
 
@@ -104,6 +105,20 @@ void DataParallel::beforeBackward(bool synchronise, const at::Tensor& loss) {
 void DataParallel::beginStep(int64_t step) {
   if (torch_->exchange) {
     torch_->exchange->beginStep(step);
+  }
+}
+
+void DataParallel::updateParameters() {
+  const double scale = optimizer_.lossScale();
+  Parallelism::updateParameters();
+  if (!torch_->compresses) {
+    return;
+  }
+  if (optimizer_.stepsLeftOut() > 0) {
+    torch_->exchange->undoStep();
+  }
+  if (optimizer_.lossScale() != scale) {
+    torch_->exchange->scaleOwed(optimizer_.lossScale() / scale);
   }
 }
 

@@ -26,6 +26,7 @@ class DataParallel final : public Parallelism {
   void beforeForward(bool synchronise) override;
   void beforeBackward(bool synchronise, const at::Tensor& loss) override;
   void beginStep(int64_t step) override;
+  void updateParameters() override;
   void addMetrics(nlohmann::json& record) const override;
   RankState rankState() const override;
 

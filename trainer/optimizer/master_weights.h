@@ -44,6 +44,7 @@ class MasterWeightsAdamW final : public AdamW {
   std::vector<at::Tensor> masters() const override { return masters_; }
   void weightsChanged() override;
   at::Tensor scaled(const at::Tensor& loss) const override;
+  double lossScale() const override { return scaler_.scale(); }
   void beginBackward(bool isLast) override;
   std::vector<at::Tensor> gradientSums() const override;
   int64_t stepsLeftOut() const override { return scaler_.skippedInARow(); }

@@ -51,6 +51,8 @@ class AdamW {
   // What backward is to start from: the loss, perhaps times a factor that step() and clipGradients() take out of the
   // gradients again.
   virtual at::Tensor scaled(const at::Tensor& loss) const { return loss; }
+  // That factor, of the next step.
+  virtual double lossScale() const { return 1; }
   // Before each backward; isLast: of a step.
   virtual void beginBackward(bool /*isLast*/) {}
   // Sums of gradients that the optimiser keeps beside the model's own.

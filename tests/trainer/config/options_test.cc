@@ -45,7 +45,7 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
   expectOnlyGiven({"--no-barrier", "--target-loss", "3"});
   expectOnlyGiven({"--average", "gossip", "--compress", "topk"});
   expectOnlyGiven({"--average", "gossip", "--precision", "bf16"});
-  expectOnlyGiven({"--compress", "topk", "--precision", "fp16"}, {"--loss-scale"});
+  expectOnlyGiven({"--compress", "bf16", "--precision", "bf16"});
   expectOnlyGiven({"--layer-drop", "0.1"}, {"--find-unused-parameters"});
   for (const char* option : {"--find-unused-parameters", "--static-graph"}) {
     expectOnlyGiven({option, "--no-ddp"});

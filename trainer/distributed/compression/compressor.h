@@ -49,6 +49,8 @@ class Compressor {
   virtual void reduce(std::span<const GradientPart> parts, int64_t step, Wire& wire) = 0;
   // What of it must outlive the process for a run to go on exactly.
   virtual RankState state() const { return {}; }
+  // From now on gradients are `factor` times as large, and so is what earlier steps owe them.
+  virtual void scaleOwed(double /*factor*/) {}
 };
 
 // Of a method whose codes are gathered.

@@ -20,6 +20,12 @@ at::Tensor ErrorFeedback::owed(std::size_t parameter, const at::Tensor& gradient
   return enabled() ? residuals_[parameter].add_(gradient) : gradient.to(workType(gradient));
 }
 
+void ErrorFeedback::scale(double factor) {
+  for (auto& residual : residuals_) {
+    residual.mul_(factor);
+  }
+}
+
 RankState ErrorFeedback::state() const {
   RankState state;
   for (std::size_t i = 0; i < residuals_.size(); ++i) {

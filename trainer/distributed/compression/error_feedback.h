@@ -20,6 +20,8 @@ class ErrorFeedback {
   // A gradient (n) with what earlier steps owe it, in workType(). If enabled() the caller takes off it what it sends:
   // the rest is owed to the next step. Otherwise it may be the gradient itself.
   at::Tensor owed(std::size_t parameter, const at::Tensor& gradient);
+  // What is owed.
+  void scale(double factor);
   bool enabled() const { return !residuals_.empty(); }
   RankState state() const;
 

@@ -102,8 +102,9 @@ class BucketWire final : public Wire {
 
 class CompressedExchange::Worker {
  public:
-  Worker(std::unique_ptr<Compressor> compressor, int64_t plainSteps, const Gpt2& model, GroupCommunicator& communicator)
-      : plainSteps_(plainSteps), compressor_(std::move(compressor)), communicator_(communicator) {
+  Worker(std::unique_ptr<Compressor> compressor, int64_t plainSteps, bool mayUndo, const Gpt2& model,
+         GroupCommunicator& communicator)
+      : plainSteps_(plainSteps), mayUndo_(mayUndo), compressor_(std::move(compressor)), communicator_(communicator) {
     for (std::size_t i = 0; i < model.named().size(); ++i) {
       numbers_[model.named()[i].second.unsafeGetTensorImpl()] = i;
     }
@@ -140,10 +141,26 @@ class CompressedExchange::Worker {
   }
 
   void beginStep(int64_t step) {
-    const std::lock_guard lock(mutex_);
-    step_ = step;
-    cost_ = {};
+    {
+      const std::lock_guard lock(mutex_);
+      step_ = step;
+      cost_ = {};
+    }
+    if (mayUndo_) {
+      const auto state = compressor_->state();
+      before_.resize(state.size());
+      for (std::size_t i = 0; i < state.size(); ++i) {
+        before_[i] = before_[i].defined() ? before_[i].copy_(state[i].second) : state[i].second.clone();
+      }
+    }
   }
+  void undoStep() {
+    const auto state = compressor_->state();
+    for (std::size_t i = 0; i < before_.size(); ++i) {
+      at::Tensor(state[i].second).copy_(before_[i]);
+    }
+  }
+  void scaleOwed(double factor) { compressor_->scaleOwed(factor); }
   CompressionCost cost() const {
     const std::lock_guard lock(mutex_);
     return cost_;
@@ -205,6 +222,8 @@ class CompressedExchange::Worker {
   }
 
   const int64_t plainSteps_;
+  const bool mayUndo_;
+  std::vector<at::Tensor> before_;  // the compressor's state before this step
   const std::unique_ptr<Compressor> compressor_;
   GroupCommunicator& communicator_;
   Turns turns_;
@@ -234,9 +253,9 @@ class Hook final : public c10d::CommHookInterface {
 
 }  // namespace
 
-CompressedExchange::CompressedExchange(std::unique_ptr<Compressor> compressor, int64_t plainSteps, const Gpt2& model,
-                                       GroupCommunicator& communicator, c10d::Reducer& reducer)
-    : worker_(std::make_shared<Worker>(std::move(compressor), plainSteps, model, communicator)) {
+CompressedExchange::CompressedExchange(std::unique_ptr<Compressor> compressor, int64_t plainSteps, bool mayUndo,
+                                       const Gpt2& model, GroupCommunicator& communicator, c10d::Reducer& reducer)
+    : worker_(std::make_shared<Worker>(std::move(compressor), plainSteps, mayUndo, model, communicator)) {
   reducer.register_comm_hook(std::make_unique<Hook<Worker>>(worker_));
 }
 
@@ -245,5 +264,7 @@ CompressedExchange::~CompressedExchange() = default;
 void CompressedExchange::beginStep(int64_t step) { worker_->beginStep(step); }
 CompressionCost CompressedExchange::cost() const { return worker_->cost(); }
 RankState CompressedExchange::state() const { return worker_->state(); }
+void CompressedExchange::undoStep() { worker_->undoStep(); }
+void CompressedExchange::scaleOwed(double factor) { worker_->scaleOwed(factor); }
 
 }  // namespace gloo_bypass::trainer

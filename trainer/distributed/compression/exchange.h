@@ -37,8 +37,9 @@ class CompressedExchange {
  public:
   // Registers the hook. The reducer must have no other, and end before this object does; model and communicator outlive
   // both.
-  // Before step `plainSteps` gradients are summed as they are.
-  CompressedExchange(std::unique_ptr<Compressor> compressor, int64_t plainSteps, const Gpt2& model,
+  // Before step `plainSteps` gradients are summed as they are. `mayUndo`: undoStep() may be called; takes as much
+  // memory as state() does.
+  CompressedExchange(std::unique_ptr<Compressor> compressor, int64_t plainSteps, bool mayUndo, const Gpt2& model,
                      GroupCommunicator& communicator, c10d::Reducer& reducer);
   ~CompressedExchange();
   CompressedExchange(const CompressedExchange&) = delete;
@@ -49,6 +50,10 @@ class CompressedExchange {
   // Since beginStep().
   CompressionCost cost() const;
   RankState state() const;
+  // The step is left out: what the compressor keeps is as beginStep() found it.
+  void undoStep();
+  // Compressor's.
+  void scaleOwed(double factor);
 
  private:
   class Worker;

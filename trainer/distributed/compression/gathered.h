@@ -18,6 +18,7 @@ class GatheredCodes final : public Compressor {
 
   void reduce(std::span<const GradientPart> parts, int64_t step, Wire& wire) override;
   RankState state() const override { return feedback_.state(); }
+  void scaleOwed(double factor) override { feedback_.scale(factor); }
 
  private:
   const std::unique_ptr<Codec> codec_;

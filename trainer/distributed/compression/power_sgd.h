@@ -19,6 +19,7 @@ class PowerSgd final : public Compressor {
            uint64_t seed);
   void reduce(std::span<const GradientPart> parts, int64_t step, Wire& wire) override;
   RankState state() const override;
+  void scaleOwed(double factor) override { feedback_.scale(factor); }
 
  private:
   struct Matrix {

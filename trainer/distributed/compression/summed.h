@@ -28,6 +28,7 @@ class RandomK final : public Compressor {
       : ratio_(ratio), feedback_(std::move(feedback)), seed_(seed) {}
   void reduce(std::span<const GradientPart> parts, int64_t step, Wire& wire) override;
   RankState state() const override { return feedback_.state(); }
+  void scaleOwed(double factor) override { feedback_.scale(factor); }
 
  private:
   const double ratio_;
