@@ -72,15 +72,20 @@ class Stream:
 STREAMS = tuple(Stream(*one) for one in ((1,), (4,), (4, True)))
 
 
-def reduced(transport):
-    """What all-reduces over it are called."""
-    return f"all-reduce, {transport}"
+# What all_reduce_perf measures: Gloo's ring over each transport, and our own collectives over those that have them.
+OWN = "/own"
+REDUCERS = (*DISTINCT, *(transport + OWN for transport in DISTINCT[1:]))
 
 
-COLUMNS = (*(one.title for one in STREAMS), *map(reduced, DISTINCT))
+def reduced(reducer):
+    """What its all-reduces are called."""
+    return f"all-reduce, {reducer.replace(OWN, ', own')}"
+
+
+COLUMNS = (*(one.title for one in STREAMS), *map(reduced, REDUCERS))
 
 
 def estimate_s(link, stream_s):
     """Of all that is measured over a link once, at the least."""
     one_s = link.reduced_bytes * 8 / (link.rate_mbit * 1e6) + 4e-3 * link.delay_ms
-    return len(STREAMS) * (BEGIN_S + stream_s + START_S) + len(DISTINCT) * ((ROUNDS + WARM_UP) * one_s + 4)
+    return len(STREAMS) * (BEGIN_S + stream_s + START_S) + len(REDUCERS) * ((ROUNDS + WARM_UP) * one_s + 4)

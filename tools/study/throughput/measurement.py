@@ -9,7 +9,6 @@ from gloo_bypass_tools.common.rank_processes import clean_environment
 from gloo_bypass_tools.report import records
 from gloo_bypass_tools.study.commands import flags
 from gloo_bypass_tools.study.throughput import cells
-from gloo_bypass_tools.study.transports import DISTINCT
 
 PATIENCE, LEAST_LIMIT_S, GRACE_S = 20.0, 120.0, 60.0
 FABRIC, PERF = "tools/fabric/fabric", "tools/all_reduce_perf"
@@ -53,18 +52,18 @@ class Measurement:
         each = dict(enumerate(found))
         return {one.title: [records.positive_at(path, each, at)] for at, one in enumerate(cells.STREAMS)}
 
-    def reduced(self, link, transport):
+    def reduced(self, link, reducer):
         path = self.output / f"{self.count + 1}.json"
-        words = [self.build / PERF, "--transports", transport, "--json", path]
+        words = [self.build / PERF, "--transports", reducer, "--json", path]
         words += ["-b", link.reduced_bytes, "-e", link.reduced_bytes, "-n", 1, "-w", cells.WARM_UP, "-c", 1]
-        self.run(link, transport, [*words, "--rounds", cells.ROUNDS])
+        self.run(link, reducer.removesuffix(cells.OWN), [*words, "--rounds", cells.ROUNDS])
         (result,) = records.value_at(path, records.benchmark_report(path), "results", list)
         (one,) = records.value_at(path, result, "transports", list)
         bits, rounds = 8 * records.whole_at(path, result, "size", 1), records.value_at(path, one, "round_time_us", list)
-        return {cells.reduced(transport): [bits / us for us in rounds]}
+        return {cells.reduced(reducer): [bits / us for us in rounds]}
 
     def once(self, link):
         found = self.streams(link)
-        for transport in DISTINCT:
-            found |= self.reduced(link, transport)
+        for reducer in cells.REDUCERS:
+            found |= self.reduced(link, reducer)
         return found

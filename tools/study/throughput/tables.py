@@ -6,7 +6,6 @@ from functools import partial
 from gloo_bypass_tools.report import machine, marked_tables
 from gloo_bypass_tools.report.results_chart import bold, markdown
 from gloo_bypass_tools.study.throughput import cells
-from gloo_bypass_tools.study.transports import DISTINCT
 
 NOTICED = 0.99
 
@@ -24,9 +23,9 @@ def cell(run, link, what, baseline):
 def table(run):
     lines = []
     for link in run.links():
-        first = run.mbit_s.get((link.name, cells.reduced(DISTINCT[0])))
+        first = run.mbit_s.get((link.name, cells.reduced(cells.REDUCERS[0])))
         baseline = statistics.median(first) if first else None
-        compared = {cells.reduced(one): baseline for one in DISTINCT[1:]}
+        compared = {cells.reduced(one): baseline for one in cells.REDUCERS[1:]}
         lines.append([link.title, *(cell(run, link, what, compared.get(what)) for what in cells.COLUMNS)])
     return markdown(["link", *cells.COLUMNS], lines)
 
