@@ -30,7 +30,8 @@ Status OperationRun::begin(const Call& call, const Order& order) {
   layout_.emplace(call, order.place, order.size, order.schedule->parts, order.choice.partBytes);
   sumsAtOnce_ =
       order.size <= 2 || order.choice.algorithm == Algorithm::kOneShot || order.choice.algorithm == Algorithm::kDirect;
-  nextSlice_ = 0;
+  nextSlice_ = sendsUnderWay_ = 0;
+  slicesAtOnce_ = kSlicesUnderWay;
   slicesLeft_ = layout_->slices();
   active_ = true;
   countMessages();
@@ -104,13 +105,13 @@ Status OperationRun::advance() {
     } else {
       const std::size_t before = nextSlice_;
       if (Status begun = beginSlices(); !begun.ok()) return begun;
-      if (before == nextSlice_) return {};
+      if (before == nextSlice_ && !allowAnotherSlice()) return {};
     }
   }
 }
 
 Status OperationRun::beginSlices() {
-  for (std::uint32_t slot = 0; slot < kSlicesUnderWay && nextSlice_ < layout_->slices(); ++slot) {
+  for (std::uint32_t slot = 0; slot < slicesAtOnce_ && nextSlice_ < layout_->slices(); ++slot) {
     SliceRun& slice = slices_[slot];
     if (slice.active()) continue;
     slice.begin(*order_.schedule, *layout_, nextSlice_++, rank_, *this, slot);
@@ -132,6 +133,15 @@ Status OperationRun::beginSlices() {
     }
   }
   return {};
+}
+
+// All that is under way waits for other ranks, as it does over a path whose round trip takes longer than to send some
+// slices: then the path has room for more. On a short one the sends of these fill it, and more would only leave the
+// cache before they are used again.
+bool OperationRun::allowAnotherSlice() {
+  if (sendsUnderWay_ > 0 || slicesAtOnce_ == kMostSlicesUnderWay || nextSlice_ == layout_->slices()) return false;
+  ++slicesAtOnce_;
+  return true;
 }
 
 Status OperationRun::start(std::uint32_t slot, std::uint32_t step) {
@@ -181,6 +191,7 @@ Status OperationRun::send(SliceRun& slice, std::uint32_t slot, std::uint32_t ste
       return {};
     }
   }
+  ++sendsUnderWay_;
   return peer(what.peers[0])
       .send(transfer, keyOf(slice, with.sends, what.numbers[0]), slice.source(step), transfer.bytes);
 }
@@ -224,6 +235,7 @@ Status OperationRun::take(const Ended& ended) {
                  fmt::format("rank {} sent {} bytes to rank {} where {} belong, in {}", from, ended.length, rank_,
                              transfer.bytes, textOf(words_)));
   }
+  if (transfer.sends) --sendsUnderWay_;
   SliceRun& slice = slices_[transfer.slot];
   SliceRun::StepState& state = slice.steps()[transfer.step];
   if (--state.missing == 0 && state.started) complete(slice, transfer.slot, transfer.step);

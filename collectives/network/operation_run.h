@@ -80,6 +80,7 @@ class OperationRun final : private TransferOwner {
   void countMessages();
   Status awaitHeaders();
   Status beginSlices();
+  bool allowAnotherSlice();
   Status take(const Ended& ended);
   Status takeHeader(int rank, std::size_t length);
   OperationHeader headerFor(const Partner& with) const;
@@ -106,8 +107,10 @@ class OperationRun final : private TransferOwner {
   DescriptionWords words_;
   std::optional<DataLayout> layout_;
   bool sumsAtOnce_ = false;  // each sum has all ranks in it, so that an average needs no division later
-  std::array<SliceRun, kSlicesUnderWay> slices_;
+  std::array<SliceRun, kMostSlicesUnderWay> slices_;
+  std::size_t slicesAtOnce_ = kSlicesUnderWay;
   std::size_t nextSlice_ = 0, slicesLeft_ = 0;
+  std::size_t sendsUnderWay_ = 0;
   std::vector<Ended> ended_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ready_;   // slot, step
   std::vector<std::pair<std::uint32_t, std::uint32_t>> noRoom_;  // sends that wait for a copy's end

@@ -20,8 +20,9 @@ struct Choice {
   // Data beyond this a part is done in slices, several at a time, so that a rank sets a bounded amount aside.
   std::size_t partBytes = 0;
 };
-// Slices that a rank has under way at a time, so that a step of one fills the pauses of another.
-inline constexpr std::size_t kSlicesUnderWay = 4;
+// Slices that a rank has under way at a time, so that a step of one fills the pauses of another; and how many at most,
+// where it has nothing left to send (operation_run.h).
+inline constexpr std::size_t kSlicesUnderWay = 4, kMostSlicesUnderWay = 16;
 Choice choiceOf(Algorithm algorithm, int size);
 
 // Whether there are several hosts and one of them has several ranks. The host of each rank; empty: all on one.
