@@ -99,6 +99,9 @@ void DataParallel::beforeBackward(bool synchronise, const at::Tensor& loss) {
     loss.register_hook([this](const at::Tensor&) {
       torch::autograd::Engine::get_default_engine().queue_callback([this] { torch_->reducer->delay_all_reduce(); });
     });
+  if (torch_->exchange) {
+    torch_->exchange->beginBackward();
+  }
   }
 }
 

@@ -141,18 +141,20 @@ class CompressedExchange::Worker {
   }
 
   void beginStep(int64_t step) {
-    {
-      const std::lock_guard lock(mutex_);
-      step_ = step;
-      cost_ = {};
+    const std::lock_guard lock(mutex_);
+    step_ = step;
+    cost_ = {};
+  }
+  void beginBackward() {
+    const std::lock_guard lock(mutex_);
+    if (!mayUndo_ || step_ < plainSteps_) return;
+    const auto begin = Clock::now();
+    const auto state = compressor_->state();
+    before_.resize(state.size());
+    for (std::size_t i = 0; i < state.size(); ++i) {
+      before_[i] = before_[i].defined() ? before_[i].copy_(state[i].second) : state[i].second.clone();
     }
-    if (mayUndo_) {
-      const auto state = compressor_->state();
-      before_.resize(state.size());
-      for (std::size_t i = 0; i < state.size(); ++i) {
-        before_[i] = before_[i].defined() ? before_[i].copy_(state[i].second) : state[i].second.clone();
-      }
-    }
+    cost_.compressSeconds += secondsSince(begin);
   }
   void undoStep() {
     const auto state = compressor_->state();
@@ -262,6 +264,7 @@ CompressedExchange::CompressedExchange(std::unique_ptr<Compressor> compressor, i
 CompressedExchange::~CompressedExchange() = default;
 
 void CompressedExchange::beginStep(int64_t step) { worker_->beginStep(step); }
+void CompressedExchange::beginBackward() { worker_->beginBackward(); }
 CompressionCost CompressedExchange::cost() const { return worker_->cost(); }
 RankState CompressedExchange::state() const { return worker_->state(); }
 void CompressedExchange::undoStep() { worker_->undoStep(); }

@@ -45,12 +45,14 @@ class CompressedExchange {
   CompressedExchange(const CompressedExchange&) = delete;
   CompressedExchange& operator=(const CompressedExchange&) = delete;
 
-  // Before the backward that synchronises; from 0. Training thread, no bucket being exchanged: as of all below.
+  // At a step's begin; from 0. Training thread, no bucket being exchanged: as of all below.
   void beginStep(int64_t step);
+  // Before the backward that synchronises.
+  void beginBackward();
   // Since beginStep().
   CompressionCost cost() const;
   RankState state() const;
-  // The step is left out: what the compressor keeps is as beginStep() found it.
+  // The step is left out: what the compressor keeps is as beginBackward() found it.
   void undoStep();
   // Compressor's.
   void scaleOwed(double factor);
