@@ -1,5 +1,6 @@
 #include "trainer/training.h"
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <memory>
@@ -52,7 +53,7 @@ class Trainer {
                       {target_.stateName(), target_.state()}},
                      trajectory_),
         log_(options, environment.rank),
-        tracer_(options.tracing.tracePath, environment.rank, options.exchange()) {}
+        tracer_(options, environment.rank) {}
 
   void run() {
     connect();
@@ -92,9 +93,9 @@ class Trainer {
     if (target_.isReached()) {
       lastStep_ = checkpoints_.stepsDone();  // elastic: a rank was lost after its last step
     }
-    // The reducer rebuilds its buckets once, after the first backward. Where bucket boundaries lie decides the order of
-    // the ring's additions, so a resumed run must have rebuilt before its first step: one backward, gradients dropped.
-    if (parallelism_->learnsFromBackward()) {
+    // The reducer cuts its buckets anew after one of the first backwards, and they decide the order of the ring's
+    // additions. So a resumed run must be as far: these backwards, gradients dropped.
+    for (int64_t i = 0; i < std::min(checkpoints_.stepsDone(), parallelism_->learningBackwards()); ++i) {
       StepMetrics unused;
       const int64_t last = batches_.microBatches(0) - 1;
       forward(0, last, unused);

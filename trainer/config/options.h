@@ -222,6 +222,8 @@ struct Options {
   double bucketCapMb = 25, firstBucketMb = 1;  // MB of 2^20 bytes, as PyTorch counts them
   bool gradientAsBucketView = false;
   bool findUnusedParameters = false, staticGraph = false;
+  // The backward, of those that synchronise, in whose order the reducer cuts its buckets anew; 0: never.
+  int64_t rebuildsBucketsAfter() const { return findUnusedParameters ? 0 : staticGraph ? 2 : 1; }
   int64_t segmentBytes = 0;  // 0: Gloo's own default (1 MiB)
   CompressionOptions compression;
   AveragingOptions averaging;

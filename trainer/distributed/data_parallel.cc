@@ -30,7 +30,8 @@ struct DataParallel::Torch {
   std::shared_ptr<c10d::Reducer> reducer;
   std::shared_ptr<c10d::Logger> logger;  // which the reducer asks without looking where parameters are unused
   bool compresses = false, findsUnused = false;
-  bool isFirstOfStaticGraph = false;  // the next backward that synchronises
+  int64_t rebuildsAfter = 1;          // backwards that synchronise
+  bool isFirstOfStaticGraph = false;  // the next one of them
   int64_t gradientBytes = 0;
 };
 
@@ -61,6 +62,7 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicato
   reducer.firstBucketBytes = static_cast<int64_t>(first);
   reducer.gradientAsBucketView = options.gradientAsBucketView;
   reducer.findUnusedParameters = torch_->findsUnused = options.findUnusedParameters;
+  torch_->rebuildsAfter = options.rebuildsBucketsAfter();
   torch_->reducer = torch_version::makeReducer(parameters, share(communicator), std::move(reducer));
   torch_->logger = std::make_shared<c10d::Logger>(torch_->reducer);
   torch_->reducer->set_logger(torch_->logger);
@@ -81,6 +83,10 @@ DataParallel::DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicato
 
 DataParallel::~DataParallel() = default;
 
+// c10d cuts its buckets anew when it has seen in which order gradients become ready: in the first backward, of a static
+// graph in the second, never where it looks for unused parameters.
+int64_t DataParallel::learningBackwards() const { return torch_->rebuildsAfter; }
+
 void DataParallel::beforeForward(bool synchronise) {
   if (synchronise) {
     torch_->reducer->prepare_for_forward();
@@ -93,15 +99,15 @@ void DataParallel::beforeBackward(bool synchronise, const at::Tensor& loss) {
   if (!synchronise) {
     return;
   }
+  if (torch_->exchange) {
+    torch_->exchange->beginBackward();
+  }
   torch_->reducer->prepare_for_backward(torch_->findsUnused ? std::vector{loss} : std::vector<at::Tensor>());
   if (std::exchange(torch_->isFirstOfStaticGraph, false)) {
     // The reducer learns from this backward which parameters are used, and reduces all when it has ended.
     loss.register_hook([this](const at::Tensor&) {
       torch::autograd::Engine::get_default_engine().queue_callback([this] { torch_->reducer->delay_all_reduce(); });
     });
-  if (torch_->exchange) {
-    torch_->exchange->beginBackward();
-  }
   }
 }
 

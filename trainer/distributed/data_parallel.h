@@ -22,7 +22,7 @@ class DataParallel final : public Parallelism {
   DataParallel(const Gpt2& model, AdamW& optimizer, GroupCommunicator& communicator, const Options& options);
   ~DataParallel() override;
 
-  bool learnsFromBackward() const override { return true; }
+  int64_t learningBackwards() const override;
   void beforeForward(bool synchronise) override;
   void beforeBackward(bool synchronise, const at::Tensor& loss) override;
   void beginStep(int64_t step) override;

@@ -66,8 +66,8 @@ class Parallelism {
 
   // Whether what the model computes here is the loss of this rank's samples.
   virtual bool hasLoss() const { return true; }
-  // Whether the first backward decides how the later ones add up gradients.
-  virtual bool learnsFromBackward() const { return false; }
+  // So many of the first backwards decide how the later ones add up gradients.
+  virtual int64_t learningBackwards() const { return 0; }
   // When this rank only waited for others in forwards, backwards and completeBackward(), since the last call; empty
   // where that is unknown.
   virtual std::vector<Interval> takeWaits() { return {}; }

@@ -27,7 +27,7 @@ class SharedModel : public Parallelism {
   // Gives every rank its part of rank 0's `whole`, which is null at the others. References must outlive it.
   SharedModel(Gpt2& model, const Gpt2* whole, AdamW& optimizer, ModelMesh mesh, const Options& options);
 
-  bool learnsFromBackward() const override { return copies_ != nullptr; }
+  int64_t learningBackwards() const override { return copies_ ? copies_->learningBackwards() : 0; }
   void beforeForward(bool synchronise) override;
   void beforeBackward(bool synchronise, const at::Tensor& loss) override;
   double clipGradients(double maxNorm) override;

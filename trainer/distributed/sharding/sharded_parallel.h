@@ -37,7 +37,7 @@ class ShardedParallel : public Parallelism {
                   GroupCommunicator& communicator, const Options& options);
   ~ShardedParallel() override;
 
-  bool learnsFromBackward() const override { return true; }
+  int64_t learningBackwards() const override { return 1; }
   void beforeBackward(bool synchronise, const at::Tensor& loss) override;
   double clipGradients(double maxNorm) override;
   void updateParameters() override;

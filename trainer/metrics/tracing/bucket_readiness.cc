@@ -6,8 +6,11 @@
 
 namespace gloo_bypass::trainer {
 
-BucketReadiness::BucketReadiness(std::vector<int64_t> parameterBytes)
-    : parameterBytes_(std::move(parameterBytes)), ready_(parameterBytes_.size()), order_(parameterBytes_.size()) {
+BucketReadiness::BucketReadiness(std::vector<int64_t> parameterBytes, int64_t rebuiltAfter)
+    : parameterBytes_(std::move(parameterBytes)),
+      ready_(parameterBytes_.size()),
+      order_(parameterBytes_.size()),
+      rebuiltAfter_(rebuiltAfter) {
   std::iota(order_.rbegin(), order_.rend(), size_t{0});
 }
 
@@ -15,10 +18,9 @@ std::optional<std::vector<BucketReadiness::Interval>> BucketReadiness::ofBuckets
     const std::vector<int64_t>& bucketBytes) {
   const bool areAllReady = std::all_of(ready_.begin(), ready_.end(), [](const auto& time) { return time.has_value(); });
   const auto intervals = areAllReady ? cut(bucketBytes) : std::nullopt;
-  if (areAllReady && !isRebuilt_) {
+  if (areAllReady && ++backwards_ == rebuiltAfter_) {
     std::iota(order_.begin(), order_.end(), size_t{0});
     std::stable_sort(order_.begin(), order_.end(), [this](size_t a, size_t b) { return *ready_[a] < *ready_[b]; });
-    isRebuilt_ = true;
   }
   std::fill(ready_.begin(), ready_.end(), std::nullopt);
   return intervals;

@@ -64,8 +64,10 @@ TracedRank tracedRank(int rank, const int64_t* header) {
 
 }  // namespace
 
-Tracer::Tracer(std::string path, int rank, std::string exchange)
-    : path_(std::move(path)), exchange_(std::move(exchange)) {
+Tracer::Tracer(const Options& options, int rank)
+    : path_(options.tracing.tracePath),
+      exchange_(options.exchange()),
+      bucketsRebuiltAfter_(options.rebuildsBucketsAfter()) {
   if (isOn() && rank == kRoot) {
     checkReplaceable(path_);
   }
@@ -99,7 +101,7 @@ void Tracer::start(Communicator& communicator, const std::vector<at::Tensor>& pa
     });
     bytes.push_back(static_cast<int64_t>(parameter.nbytes()));
   }
-  readiness_.emplace(std::move(bytes));
+  readiness_.emplace(std::move(bytes), bucketsRebuiltAfter_);
 }
 
 void Tracer::addWindow(int64_t step, const AllReduceWindow& window, Time backwardDone) {
@@ -110,7 +112,7 @@ void Tracer::addWindow(int64_t step, const AllReduceWindow& window, Time backwar
   for (const auto& bucket : window.each) {
     bytes.push_back(bucket.bytes);
   }
-  const auto ready = readiness_->ofBuckets(bytes);  // in any case: it learns the order from the first backward
+  const auto ready = readiness_->ofBuckets(bytes);  // in any case: it learns the order from one of the first
   if (step == 0) {
     return;
   }

@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "trainer/config/options.h"
 #include "trainer/distributed/communicator.h"
 #include "trainer/distributed/parallelism.h"
 #include "trainer/metrics/tracing/bucket_readiness.h"
@@ -24,9 +25,8 @@ class Tracer {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // Empty path: off. exchange: what ranks exchange in a step (Options::exchange). Throws UsageError on rank 0 where the
-  // file cannot be written.
-  Tracer(std::string path, int rank, std::string exchange);
+  // Without a path in the options: off. Throws UsageError on rank 0 where the file cannot be written.
+  Tracer(const Options& options, int rank);
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;
 
@@ -55,7 +55,8 @@ class Tracer {
   ClockOffset compareClocks() const;
 
   std::string path_;
-  std::string exchange_;
+  std::string exchange_;  // Options::exchange
+  int64_t bucketsRebuiltAfter_;
   Communicator* communicator_ = nullptr;  // from start() on
   std::optional<BucketReadiness> readiness_;
   TraceRecorder recorder_;
