@@ -69,13 +69,17 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
        "{model_parallel} goes without --sums {sums}: its ranks add parts of activations, not gradients"},
       {addsAll && o.segmentBytes != 0, "--segment-bytes is about all-reduces: --sums {sums} makes none"},
       // Parameters without gradients.
-      {(finds || isStatic) && !reduces, "{unused} is about the reducer's gradients: not with {unreduced}"},
+      {(finds || isStatic) && !reduces, "{unused} goes without {unreduced}"},
       {finds && isStatic,
        "--static-graph finds unused parameters once, --find-unused-parameters in each step: give one of them"},
-      // https://github.com/pytorch/pytorch/issues/69031
-      {finds && o.accumulate > 1,
-       "--find-unused-parameters goes without --accumulate: PyTorch before 2.4 averages only what the last micro-batch "
-       "used"},
+      // https://github.com/pytorch/pytorch/issues/69031, and what https://github.com/pytorch/pytorch/pull/124193 did to
+      // static graphs: numGradHooksTriggeredMap_ also counts the second step's first micro-batches.
+      {(finds || isStatic) && o.accumulate > 1,
+       "{unused} goes without --accumulate, whose other micro-batches PyTorch's reducer does not count right"},
+      // The reducer's own all-reduce would go beside the exchange's, in another order at each rank.
+      {finds && compresses, "--find-unused-parameters goes without --compress, which exchanges on threads of its own"},
+      {finds && addsAll, "--find-unused-parameters goes without --sums {sums}, which exchange on threads of their own"},
+      {dropsLayers && !isAlone && !reduces, "--layer-drop goes without {unreduced}"},
       {dropsLayers && !isAlone && !finds,
        "--layer-drop leaves parameters without a gradient, in each step others: give --find-unused-parameters"},
       {dropsLayers && halves, "--layer-drop goes with --precision fp32 and fp64, not with {precision}"},
@@ -173,15 +177,16 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
        "{model_parallel} goes without --compress: its ranks have one model together, not a gradient each of all of it"},
       {sharesModel && isElastic,
        "{model_parallel} goes without --elastic: a lost rank takes its part of the model with it"},
-      {sharesModel && o.gradientAsBucketView,
-       "{model_parallel} goes without --gradient-as-bucket-view, which is about the reducer's buckets"},
-      {sharesModel && marks, "{model_parallel} goes without --step-markers, which is about the reducer's buckets"},
+      {sharesModel && o.gradientAsBucketView, "{model_parallel} goes without --gradient-as-bucket-view"},
+      {sharesModel && marks, "{model_parallel} goes without --step-markers"},
       {o.modelParallel.method == ModelParallelism::kTensor && o.dropout > 0,
        "{model_parallel} goes without --dropout: ranks that drew the same numbers would drop the same of different "
        "heads"},
       {o.modelParallel.isPipeline() && o.tail != Tail::kDrop,
        "{model_parallel} needs micro-batches of one size: --tail drop"},
-      {o.modelParallel.isPipeline() && o.segmentBytes != 0, "--segment-bytes has no effect with {model_parallel}"},
+      {o.modelParallel.isPipeline() && o.modelParallel.ranks == 0 && o.segmentBytes != 0,
+       "--segment-bytes has no effect with {model_parallel} unless several copies of the model reduce gradients "
+       "(--model-ranks)"},
       // Schedule and target.
       {scalesRate && o.schedule.baseBatch == 0,
        "--lr-scaling needs --lr-base-batch B, the samples a step that --lr is meant for"},

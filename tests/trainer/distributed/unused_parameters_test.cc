@@ -1,6 +1,7 @@
 // Steps that do not use all parameters, and what c10d's reducer makes of them: LayerDrop, --find-unused-parameters and
 // --static-graph. DDP_TRAIN names the program.
 #include <algorithm>
+#include <array>
 #include <map>
 
 #include <ATen/ATen.h>
@@ -66,31 +67,40 @@ Options optionsOf(const Flags& flags) {
   return std::get<Options>(parseOptions(static_cast<int>(words.size()), words.data()));
 }
 
-// What two ranks come to, each with samples and blocks of its own, computed by one after the other.
-void trainAsTwoRanks(const Options& options, const std::string& path) {
+// What two ranks come to, each with samples and blocks of its own, computed by one after the other. How often neither,
+// one and both of them left a block out.
+std::array<int, 3> trainAsTwoRanks(const Options& options, const std::string& path) {
   constexpr int kRanks = 2;
   HeldModel held(options, RankEnvironment{});
   held.model.initialize(options.seed);
   Batches batches[kRanks]{{options, 0, kRanks}, {options, 1, kRanks}};
+  std::array<int, 3> leftOut{};
+  LayerDrop drop(options.layerDrop);
   for (int64_t step = 0; step < options.steps; ++step) {
+    std::array<int, 2> ofBlocks{};
     for (int rank = 0; rank < kRanks; ++rank) {
+      drop.seed(dropoutSeed(options.seed, rank, step));
+      for (size_t block = 0; block < ofBlocks.size(); ++block) ofBlocks[block] += drop.leavesOut(1 + block) ? 1 : 0;
       held.seedForward(dropoutSeed(options.seed, rank, step));
       const auto batch = batches[rank].of(step, /*micro=*/0);
       (held.model.loss(batch.ids, batch.targets, 0) / kRanks).backward();
     }
+    for (const int ranks : ofBlocks) ++leftOut[static_cast<size_t>(ranks)];
     held.optimizer->step();
     held.optimizer->clearGradients();
   }
   Parallelism alone(*held.optimizer);
   saveWeights(path, held.model, alone);
+  return leftOut;
 }
 
-// Some steps leave a block out at one rank, some at both.
+// A step may leave a block out at one rank, or at both.
 TEST(UnusedParameters, TwoRanks_HaveTheMeanOfTheirGradients) {
   const TemporaryFolder folder;
   const Flags flags = kDropping + Flags{"--steps", "12", "--precision", "fp64", "--lr", "1e-2"};
   const Flags asTrainDoes{"--model", "tiny", "--seq-length", "16", "--data", std::getenv("SAMPLE_TEXT")};
-  trainAsTwoRanks(optionsOf(flags + asTrainDoes), folder / "expected");
+  const auto leftOut = trainAsTwoRanks(optionsOf(flags + asTrainDoes), folder / "expected");
+  EXPECT_GT(*std::min_element(leftOut.begin(), leftOut.end()), 0);
   digestOf(train(flags + Flags{"--spawn", "2", "--verify-ranks", "--save-model", folder / "found"}));
   EXPECT_LT(largestDifference(folder / "expected", folder / "found"), 1e-9);
 }
@@ -120,21 +130,34 @@ TEST(UnusedParameters, GradientBytesAreThoseOfTheModel_OverEveryPath) {
   }
 }
 
-TEST(StaticGraph, HasTheBitsOfAnyOther) {
-  for (const Flags& more :
-       {Flags{}, Flags{"--accumulate", "3"}, Flags{"--gradient-as-bucket-view"}, Flags{"--activation-checkpointing"},
-        Flags{"--compress", "topk"}, Flags{"--sums", "ordered"}}) {
-    const Flags flags = Flags{"--spawn", "2", "--steps", "4", "--lr", "1e-2", "--bucket-cap-mb", "0.05"} + more;
+const Flags kManyBuckets{"--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005"};
+
+// Of two ranks the order of additions is the same wherever buckets are cut.
+TEST(StaticGraph, OfTwoRanks_HasTheBitsOfAnyOther) {
+  for (const Flags& more : {Flags{}, Flags{"--gradient-as-bucket-view"}, Flags{"--activation-checkpointing"},
+                            Flags{"--compress", "topk"}, Flags{"--sums", "ordered"}}) {
+    const Flags flags = kManyBuckets + Flags{"--spawn", "2", "--steps", "4", "--lr", "1e-2"} + more;
     EXPECT_EQ(digestOf(train(flags + Flags{"--static-graph"})), digestOf(train(flags)))
         << ::testing::PrintToString(more);
+  }
+}
+
+// Of three it is not: a resumed run must cut them where the straight one did.
+TEST(StaticGraph, Resumed_HasTheBitsOfAStraightRun) {
+  const TemporaryFolder folder;
+  const Flags common = kManyBuckets + Flags{"--spawn", "3", "--batch-size", "2", "--lr", "1e-2", "--static-graph"};
+  const auto straight = digestOf(train(common + Flags{"--steps", "5"}));
+  for (const std::string done : {"1", "3"}) {
+    digestOf(train(common + Flags{"--steps", done, "--checkpoint", folder / "c"}));
+    EXPECT_EQ(digestOf(train(common + Flags{"--steps", "5", "--resume", folder / "c"})), straight) << done;
   }
 }
 
 // The first step's all-reduces begin when its backward has ended, the later ones' beside it.
 TEST(StaticGraph, FirstStep_ReducesBehindBackward) {
   const TemporaryFolder folder;
-  digestOf(train({"--spawn", "2", "--steps", "3", "--static-graph", "--bucket-cap-mb", "0.02", "--first-bucket-mb",
-                  "0.005", "--trace", folder / "trace.json"}));
+  digestOf(
+      train(kManyBuckets + Flags{"--spawn", "2", "--steps", "3", "--static-graph", "--trace", folder / "trace.json"}));
   const auto trace = nlohmann::json::parse(contentsOf(folder / "trace.json"));
   std::map<int, double> firstReduce, lastReady;  // of rank 0's steps; microseconds
   for (const auto& event : trace["traceEvents"]) {
@@ -147,6 +170,7 @@ TEST(StaticGraph, FirstStep_ReducesBehindBackward) {
     if (isReady) lastReady[step] = std::max(begin, lastReady[step]);
   }
   EXPECT_GT(firstReduce.at(1), lastReady.at(1));
+  EXPECT_LT(firstReduce.at(2), lastReady.at(2));
   EXPECT_LT(firstReduce.at(3), lastReady.at(3));
 }
 
@@ -154,8 +178,12 @@ TEST(UnusedParameters, WhatCannotBe_IsRefused) {
   const std::vector<std::pair<Flags, std::string>> all{
       {{"--spawn", "2", "--layer-drop", "0.1"}, "give --find-unused-parameters"},
       {{"--find-unused-parameters", "--static-graph"}, "give one of them"},
-      {{"--static-graph", "--no-ddp"}, "not with --no-ddp"},
+      {{"--static-graph", "--no-ddp"}, "without --no-ddp"},
       {kDropping + Flags{"--accumulate", "2"}, "without --accumulate"},
+      {{"--static-graph", "--accumulate", "2"}, "without --accumulate"},
+      {kDropping + Flags{"--sums", "ordered"}, "without --sums"},
+      {{"--find-unused-parameters", "--compress", "sign"}, "without --compress"},
+      {{"--layer-drop", "0.1", "--zero", "1"}, "without --zero"},
       {{"--find-unused-parameters", "--zero", "1"}, "--zero"},
       {{"--static-graph", "--average", "diloco"}, "--average"},
       {{"--static-graph", "--model-parallel", "tensor"}, "--model-parallel"},
