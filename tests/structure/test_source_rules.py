@@ -12,13 +12,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 TRAINER_SHARES = ["tools/common", "transport", "plugin/compatibility/torch"]
 # The trainer's rooms from the bottom to the top. Methods of training together (averaging/, sharding/, ...) know what is
-# common to them, and not each other; what chooses among them is beside the common part. What measures a whole step
-# (tracing/, evaluation/) stands above the methods, the counters of metrics/ below.
+# common to them, plain data parallelism too, and not each other; what chooses among them is beside the common part.
+# What measures a whole step (tracing/, evaluation/) stands above the methods, the counters of metrics/ below.
 COUNTERS = [f"trainer/metrics/{name}.h" for name in ("byte_counter", "metrics", "step_markers")]
 MODEL_ROOMS = ["trainer/config", "trainer/files", "trainer/model", "trainer/optimizer"]
 COMMON_TO_METHODS = [
     f"trainer/distributed/{name}.h"
-    for name in ("clipping", "communicator", "group_communicator", "parallelism", "rank_state")
+    for name in ("clipping", "communicator", "data_parallel", "group_communicator", "parallelism", "rank_state")
 ]
 METHOD_MAY_INCLUDE = [*MODEL_ROOMS, *COUNTERS, *COMMON_TO_METHODS]
 TRAINER_MAY_INCLUDE = {
