@@ -47,6 +47,7 @@ Status OperationRun::begin(const Call& call, const Order& order) {
 }
 
 void OperationRun::countMessages() {
+  sends_ = false;
   for (Partner& with : partners_) {
     with.sends = with.receives = 0;
     with.sendBytes = with.receiveBytes = 0;
@@ -56,6 +57,7 @@ void OperationRun::countMessages() {
     for (const int rank : step.peers) {
       if (rank == rank_) continue;
       const bool sends = step.action == Action::kSend;
+      sends_ = sends_ || sends;
       Partner& with = partner(rank);
       (sends ? with.sends : with.receives)++;
       (sends ? with.sendBytes : with.receiveBytes) += layout_->blockBytes(step.parts.begin);
@@ -136,10 +138,11 @@ Status OperationRun::beginSlices() {
 }
 
 // All that is under way waits for other ranks, as it does over a path whose round trip takes longer than to send some
-// slices: then the path has room for more. On a short one the sends of these fill it, and more would only leave the
-// cache before they are used again.
+// slices: then the path has room for more. On a short one the sends of these mostly fill it, and more would leave the
+// cache before they are used again. A rank that sends nothing has no path to fill.
 bool OperationRun::allowAnotherSlice() {
-  if (sendsUnderWay_ > 0 || slicesAtOnce_ == kMostSlicesUnderWay || nextSlice_ == layout_->slices()) return false;
+  const bool waitsOnly = sends_ && sendsUnderWay_ == 0 && noRoom_.empty();
+  if (!waitsOnly || slicesAtOnce_ >= order_.choice.mostSlices || nextSlice_ == layout_->slices()) return false;
   ++slicesAtOnce_;
   return true;
 }

@@ -110,6 +110,7 @@ class OperationRun final : private TransferOwner {
   std::array<SliceRun, kMostSlicesUnderWay> slices_;
   std::size_t slicesAtOnce_ = kSlicesUnderWay;
   std::size_t nextSlice_ = 0, slicesLeft_ = 0;
+  bool sends_ = false;  // anything, in this operation
   std::size_t sendsUnderWay_ = 0;
   std::vector<Ended> ended_;
   std::vector<std::pair<std::uint32_t, std::uint32_t>> ready_;   // slot, step

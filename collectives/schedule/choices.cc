@@ -157,9 +157,12 @@ Json jsonOf(const Rule& rule) {
 }  // namespace
 
 Choice choiceOf(Algorithm algorithm, int size) {
-  const std::size_t slice = addsSeveralMessages(algorithm) ? kSliceBytesOfManySums : kSliceBytes;
+  const bool addsSeveral = addsSeveralMessages(algorithm);
+  const std::size_t slice = addsSeveral ? kSliceBytesOfManySums : kSliceBytes;
   const std::size_t each = slice / static_cast<std::size_t>(std::max(1, size));
-  return {algorithm, std::bit_floor(std::clamp(each, kLeastPartBytes, kMostPartBytes))};
+  return {.algorithm = algorithm,
+          .partBytes = std::bit_floor(std::clamp(each, kLeastPartBytes, kMostPartBytes)),
+          .mostSlices = addsSeveral ? kSlicesUnderWay : kMostSlicesUnderWay};
 }
 
 bool shareHosts(std::span<const int> hostOf) {

@@ -19,9 +19,9 @@ struct Choice {
   Algorithm algorithm = Algorithm::kDirect;
   // Data beyond this a part is done in slices, several at a time, so that a rank sets a bounded amount aside.
   std::size_t partBytes = 0;
+  std::size_t mostSlices = 1;  // at a time; kSlicesUnderWay of them unless nothing is left to send (operation_run.h)
 };
-// Slices that a rank has under way at a time, so that a step of one fills the pauses of another; and how many at most,
-// where it has nothing left to send (operation_run.h).
+// Slices that a rank has under way at a time, so that a step of one fills the pauses of another.
 inline constexpr std::size_t kSlicesUnderWay = 4, kMostSlicesUnderWay = 16;
 Choice choiceOf(Algorithm algorithm, int size);
 

@@ -10,7 +10,8 @@ cores               the ranks' processor does the work, as between namespaces or
                     anything. Two ranks with cores of their own exchange messages in alpha + bytes / beta, as above.
 
 A step begins when the steps that it waits for have ended. It ends when its message has left, or all its messages are
-here and added; adding costs no more than receiving. Data beyond a schedule's parts is done in slices, some at a time.
+here and added; adding costs no more than receiving. Data beyond a schedule's parts is done in slices, some at a time:
+always as many, though ours begin more where a rank has nothing left to send, as over links with a long delay.
 """
 
 import heapq

@@ -17,8 +17,8 @@ namespace gloo_bypass {
 //                       "before": [2]}, ...], ...]}
 //
 // The steps of each rank, with the names of schedule.h: parts from the first to before the last, "before" by place in
-// the rank's list. Data beyond parts x part_bytes is done in slices, each by a run of all steps, so many at a time.
-// `row` is one of the catalogue's; place.rank is ignored.
+// the rank's list. Data beyond parts x part_bytes is done in slices, each by a run of all steps, so many at a time
+// (more where a rank has nothing left to send). `row` is one of the catalogue's; place.rank is ignored.
 nlohmann::json scheduleJson(const collectives::AlgorithmRow& row, const collectives::Place& place,
                             const collectives::Choice& choice, std::size_t bytes);
 

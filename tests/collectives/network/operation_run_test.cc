@@ -61,8 +61,9 @@ struct NoEvents final : PeerEvents {
   void onEnded(Peer&) override {}
 };
 
-// Messages that rank 0 of two sends in an all-reduce of so many slices, its header aside, before the other says anything.
-int sentBeforeAnythingComes(bool endsSends, std::size_t slices) {
+// Messages that rank 0 of two sends in an all-reduce of so many slices, its header aside, before the other says
+// anything.
+int sentBeforeAnythingComes(bool endsSends, std::size_t slices, Algorithm algorithm = Algorithm::kRing) {
   TakingTransport transport(endsSends);
   NoEvents events;
   std::vector<std::unique_ptr<Peer>> peers;
@@ -71,15 +72,15 @@ int sentBeforeAnythingComes(bool endsSends, std::size_t slices) {
   EXPECT_TRUE(peers[1]->open(transport, {}).ok());
   OutgoingCopies copies(8);
   OperationRun run(0, peers, copies);
-  const Choice choice = choiceOf(Algorithm::kRing, 2);
-  const Schedule schedule = findAlgorithm(Kind::kAllReduce, Algorithm::kRing)->make({.rank = 0, .size = 2});
+  const Choice choice = choiceOf(algorithm, 2);
+  const Schedule schedule = findAlgorithm(Kind::kAllReduce, algorithm)->make({.rank = 0, .size = 2});
   std::vector<float> vector(slices * 2 * choice.partBytes / sizeof(float));
   auto* const bytes = reinterpret_cast<std::byte*>(vector.data());
   const ConstBlock input{bytes, vector.size()};
   const Block output{bytes, vector.size()};
-  const Call call{.kind = Kind::kAllReduce, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = {&output, 1}};
-  const Status begun =
-      run.begin(call, {.number = 1, .choice = choice, .schedule = &schedule, .place = 0, .size = 2});
+  const Call call{
+      .kind = Kind::kAllReduce, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = {&output, 1}};
+  const Status begun = run.begin(call, {.number = 1, .choice = choice, .schedule = &schedule, .place = 0, .size = 2});
   EXPECT_TRUE(begun.ok());
   run.cancel();
   return transport.sends - 1;
@@ -94,6 +95,8 @@ TEST(OperationRun, SendsUnderWay_BoundTheSlices) {
 TEST(OperationRun, NothingLeftToSend_BeginsMoreSlices_UpToABound) {
   EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, 40), static_cast<int>(kMostSlicesUnderWay));
   EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, 7), 7);
+  // What several messages are added to waits in memory of the executor.
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, 40, Algorithm::kDirect), static_cast<int>(kSlicesUnderWay));
 }
 
 }  // namespace
