@@ -14,6 +14,9 @@ constexpr Duration kGrace = std::chrono::milliseconds(50);
 // A peer that ended has said why before, if its own error is the reason; how long to look for that.
 constexpr Duration kWords = std::chrono::milliseconds(2);
 constexpr std::size_t kLineBytes = 64;
+// A round trip of which 2 MiB fill little at the rates of such paths; what fills most of them.
+constexpr Duration kFarAway = std::chrono::milliseconds(5);
+constexpr std::size_t kFarChunkBytes = 64u << 20;
 
 TimePoint later(TimePoint deadline, Duration by) { return deadline > kNever - by ? kNever : deadline + by; }
 
@@ -29,6 +32,28 @@ std::size_t elementsIn(std::size_t bytes, std::size_t element) {
 }
 
 }  // namespace
+
+Result<HierarchicalOptions> optionsFor(const Hosts& hosts, NetworkExecutor& network, TimePoint deadline) {
+  const std::vector<int> everyone = hosts.everyone();
+  // A path is measured anew by what crosses it.
+  if (Status status = network.runAmong({.kind = Kind::kBarrier}, {everyone, 1}, deadline); !status) {
+    return status.error();
+  }
+  double longest = std::chrono::duration<double>(network.longestPath()).count();
+  const ConstBlock own{reinterpret_cast<const std::byte*>(&longest), 1};
+  const Block ofAll{reinterpret_cast<std::byte*>(&longest), 1};
+  const Call agree{.kind = Kind::kAllReduce,
+                   .type = ElementType::kFloat64,
+                   .reduction = Reduction::kMax,
+                   .inputs = {&own, 1},
+                   .outputs = {&ofAll, 1}};
+  if (Status status = network.runAmong(agree, {everyone, HierarchicalExecutor::kAgreements}, deadline); !status) {
+    return status.error();
+  }
+  HierarchicalOptions options;
+  if (longest >= std::chrono::duration<double>(kFarAway).count()) options.chunkBytes = kFarChunkBytes;
+  return options;
+}
 
 Result<std::unique_ptr<HierarchicalExecutor>> HierarchicalExecutor::make(Hosts hosts,
                                                                          std::unique_ptr<NetworkExecutor> network,

@@ -13,7 +13,8 @@
 //                  among hosts of unequal size
 //
 // Every operation begins with a round in memory, in which the ranks of a host compare what they call; then the hosts
-// do. Long vectors take these steps in chunks that stay in the cache.
+// do. Long vectors take these steps in chunks that stay in the cache; where a host is far away, in chunks that fill the
+// path, since each waits for round trips.
 //
 // Bits: memory adds in the order of ranks, the network in that of its algorithm for that number of hosts: so the result
 // depends on the placement of ranks, too.
@@ -42,9 +43,14 @@ namespace gloo_bypass::collectives {
 
 // The same at all ranks.
 struct HierarchicalOptions {
-  std::size_t chunkBytes = 2u << 20;       // of a vector, or of a rank's blocks together
+  // Of a vector, or of a rank's blocks together. A rank sets at most as much aside.
+  std::size_t chunkBytes = 2u << 20;
   std::size_t byLeadersBytes = 32 * 1024;  // shorter vectors are reduced by the leaders
 };
+
+// For these hosts and paths, as all ranks agree: call it in all of them, before anything else goes over `network`.
+// Errors: as NetworkExecutor::run.
+Result<HierarchicalOptions> optionsFor(const Hosts& hosts, NetworkExecutor& network, TimePoint deadline);
 
 class HierarchicalExecutor final : public Executor {
  public:
@@ -63,8 +69,11 @@ class HierarchicalExecutor final : public Executor {
   void abort() noexcept override;
 
  private:
+  friend Result<HierarchicalOptions> optionsFor(const Hosts&, NetworkExecutor&, TimePoint);
+  static constexpr std::uint64_t kAgreements = 2;  // operations of optionsFor()
+
   HierarchicalExecutor(Hosts hosts, std::unique_ptr<NetworkExecutor> network, const HierarchicalOptions& options)
-      : hosts_(std::move(hosts)), network_(std::move(network)), options_(options) {}
+      : hosts_(std::move(hosts)), network_(std::move(network)), options_(options), number_(kAgreements) {}
 
   Status runKind(const Call& call);
   Status allReduceByLeaders(const Call& call);
@@ -96,7 +105,7 @@ class HierarchicalExecutor final : public Executor {
   std::unique_ptr<Executor> memory_;  // constant from make() on
   const HierarchicalOptions options_;
   std::vector<std::byte> scratch_;
-  std::uint64_t number_ = 0;  // of the step between hosts; counted by those that take no part, too
+  std::uint64_t number_;  // of the step between hosts; counted by those that take no part, too
   // Of the operation under way.
   Call call_;
   Description whole_;

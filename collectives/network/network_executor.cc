@@ -82,6 +82,16 @@ class NetworkExecutor::Impl {
   }
 
   bool wait(const std::function<bool()>& reached, TimePoint deadline) { return progress_.waitUntil(reached, deadline); }
+  Duration longestPath() const {
+    Duration longest{0};
+    progress_.exclusive([&] {
+      for (const auto& peer : operations_.peers()) {
+        if (peer == nullptr) continue;
+        if (const auto path = peer->channel().path()) longest = std::max(longest, path->minRtt);
+      }
+    });
+    return longest;
+  }
   std::string describe() const { return fmt::format("{} ranks over {}", size_, transport_->describe()); }
 
  private:
@@ -147,6 +157,7 @@ bool NetworkExecutor::wait(const std::function<bool()>& reached, TimePoint deadl
   return impl_->wait(reached, deadline);
 }
 
+Duration NetworkExecutor::longestPath() const { return impl_->longestPath(); }
 std::string NetworkExecutor::describe() const { return impl_->describe(); }
 
 }  // namespace gloo_bypass::collectives

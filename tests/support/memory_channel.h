@@ -51,6 +51,7 @@ class ParcelSender {
   virtual void forget(std::uint64_t channel) = 0;
   virtual std::size_t rendezvousBytes() const = 0;
   virtual const std::string& dialect() const = 0;
+  virtual Duration delay() const = 0;  // each way
 };
 
 class MemoryChannel final : public MessageChannel {
@@ -70,6 +71,7 @@ class MemoryChannel final : public MessageChannel {
   const Error& error() const override { return error_; }
   std::string describePeer() const override;
   ChannelCounters counters() const override { return counters_; }
+  std::optional<PathFigures> path() const override { return PathFigures{.minRtt = 2 * sender_.delay()}; }
   void close(bool abort) override;
 
   void receive(Parcel& parcel);

@@ -120,6 +120,7 @@ class MemoryTransport final : public Transport, private Pollable, public ParcelS
   void forget(std::uint64_t channel) override { channels_.erase(channel); }
   std::size_t rendezvousBytes() const override { return options_.rendezvousBytes; }
   const std::string& dialect() const override { return options_.dialect; }
+  Duration delay() const override { return options_.delay; }
 
   bool poll(TimePoint now) noexcept override {
     inbox_->take(waiting_);

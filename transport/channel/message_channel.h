@@ -88,6 +88,7 @@ class MessageChannel {
   // Names the peer for error messages: "10.0.0.2:4711", "memif peer pid 123 on host a".
   virtual std::string describePeer() const = 0;
   virtual ChannelCounters counters() const = 0;
+  virtual std::optional<PathFigures> path() const { return std::nullopt; }  // if the back-end knows it
 
   // Good order: what was sent before is still delivered while the peer listens (in the background, for at most a linger
   // time); the peer sees kPeerClosed. `abort` drops what is unsent; the peer sees kFailed. No observer call comes after

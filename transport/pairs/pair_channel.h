@@ -47,6 +47,7 @@ class PairChannel final : public MessageChannel, private ChannelObserver {
   const Error& error() const override;
   std::string describePeer() const override;
   ChannelCounters counters() const override { return chosen_ == nullptr ? ChannelCounters{} : chosen_->counters(); }
+  std::optional<PathFigures> path() const override { return chosen_ == nullptr ? std::nullopt : chosen_->path(); }
   void close(bool abort) override;
 
  private:

@@ -54,6 +54,7 @@ class ChannelHandle final : public MessageChannel {
     return session_ == nullptr || session_->peerName().empty() ? "(not connected)" : session_->peerName();
   }
   ChannelCounters counters() const override { return session_ == nullptr ? ChannelCounters{} : session_->counters(); }
+  std::optional<PathFigures> path() const override { return session_ == nullptr ? std::nullopt : session_->path(); }
 
   void close(bool abort) override {
     if (session_ == nullptr) return;

@@ -124,5 +124,24 @@ TEST_P(Hierarchical_EveryKind, BegunBefore_GivesThePlainResult) {
   });
 }
 
+// One rank sees a long path: all take the long chunks, whatever they see.
+TEST(HierarchicalOptions, FarHosts_TakeLongChunksAtAllRanks) {
+  const HostOf hostOf{0, 0, 1, 1};
+  for (const bool isFar : {false, true}) {
+    const auto fabric = gloo_bypass::test::MemoryFabric::make();
+    std::vector<std::shared_ptr<Transport>> transports;
+    for (size_t rank = 0; rank < hostOf.size(); ++rank) {
+      const Duration delay = isFar && rank == 3 ? std::chrono::milliseconds(4) : Duration{0};
+      transports.push_back(fabric->makeTransport({.delay = delay}));
+    }
+    const auto networks = test::connected(transports);
+    test::inThreads(static_cast<int>(hostOf.size()), [&](int rank) {
+      const auto options = optionsFor(Hosts(rank, hostOf), *networks[static_cast<std::size_t>(rank)], test::soon());
+      ASSERT_TRUE(options);
+      EXPECT_EQ(options.value().chunkBytes, isFar ? 64u << 20 : 2u << 20) << rank;
+    });
+  }
+}
+
 }  // namespace
 }  // namespace gloo_bypass::collectives
