@@ -9,10 +9,10 @@
 
 `steps_s`: of each step but the first; `first_s`: of that one. `losses`: of each step, a mean over the ranks. An older
 run has neither `first_s` nor `losses`, nor `programs`. `waiting`: the share of a step in which ranks that share a model
-have nothing to compute; not there where none do. `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are
-means over the steps but the first; null where one has none. The common loss of some runs is what the one that learnt
-least came to, as a mean over WINDOW steps. The page's table NAME (report/marked_tables.py) is made of NAME-run.json
-beside it.
+wait for each other; not there where none do. A table adds the share in which they only wait for gradients.
+`sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are means over the steps but the first; null where one has
+none. The common loss of some runs is what the one that learnt least came to, as a mean over WINDOW steps. The page's
+table NAME (report/marked_tables.py) is made of NAME-run.json beside it.
 """
 
 import datetime
@@ -61,6 +61,11 @@ class Row:
     @property
     def step_s(self):
         return statistics.fmean(self.steps_s)
+
+    @property
+    def idle(self):
+        """The share of a step in which there is nothing to compute, or None."""
+        return None if self.waiting is None else self.waiting + (self.exposed_s or 0.0) / self.step_s
 
     def smoothed(self):
         """The mean loss of WINDOW steps, from the WINDOWth on."""
@@ -254,7 +259,9 @@ def cost_cell(rows):
 
 
 def waiting_cell(rows):
-    return joined([f"{100 * row.waiting:.0f} %" for row in rows if row and row.waiting is not None])
+    if all(row is None or row.idle is None for row in rows):
+        return ""
+    return joined(["-" if row is None or row.idle is None else f"{100 * row.idle:.0f} %" for row in rows])
 
 
 def table(run):
@@ -285,7 +292,7 @@ def table(run):
                 cells.append(f"{row.step_s:.2f} ({base.step_s / row.step_s:.2f} x)" if row and base else "-")
             line.append("; ".join(cells))
             if waits:
-                line.append(waiting_cell(rows[link, transport] for transport in transports))
+                line.append(waiting_cell([rows[link, transport] for transport in transports]))
         for link, target in targets.items():
             there = [rows[link, transport] for transport in transports]
             line.append("; ".join(reaching_cell(row, target) if row else "-" for row in there))
