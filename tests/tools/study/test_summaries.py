@@ -89,6 +89,15 @@ def test_Kept_Files_AreReadAsWritten(kept):
     assert stored.files_of(run) == {name: (folder / name).read_bytes() for name in ("run.json", "summary.csv")}
 
 
+# Of more digits than the file has, the last of which decides how the page rounds.
+def test_Keep_ShowsTheFiguresThatItStores(kept, tmp_path):
+    seconds = 4.0 * 6.0150000001 / 6.0
+    path = training_folder(tmp_path / "more", runs=[trained("bs=8", "TCP", seconds)])
+    assert command.main(["keep", str(path), "--into", str(kept)]) == 0
+    page = kept / "results.md"
+    assert tables.renewed(page.read_text(), stored.read_all(kept / "runs"), page) == page.read_text()
+
+
 def test_Page_ShowsRunsSideBySide_AndWhatIsSlower(kept, capsys):
     text = (kept / "results.md").read_text()
     assert "| T_step | bs=8 | 20.3 s | 6.00; 6.00 s | **7.50; 7.50 s** |" in text

@@ -47,6 +47,7 @@ def run(given):
         marked_tables.check(page, renewed)
     for run_of_study in new:
         print(f"kept: {stored.write(run_of_study, given.into / RUNS)}")
+    kept.update(stored.read_all(given.into / RUNS))  # with as many digits as the files have
     for page, renewed in renewals.items():
         if marked_tables.renew(page, renewed):
             print(f"renewed: {page}")
