@@ -267,7 +267,7 @@ Result<std::unique_ptr<Group>> overHosts(const GroupOptions& options, const Link
     lanes = memory.value()->lanes();
     return std::unique_ptr<Executor>(std::move(memory).value());
   };
-  const auto agreed = optionsFor(hosts, network, deadline);
+  const auto agreed = HierarchicalExecutor::agree(hosts, network, deadline);
   if (!agreed) return agreed.error();
   auto executor = HierarchicalExecutor::make(hosts, std::move(channels).value(), meetMates, agreed.value());
   if (!executor) return executor.error();

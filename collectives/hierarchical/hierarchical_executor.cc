@@ -14,7 +14,7 @@ constexpr Duration kGrace = std::chrono::milliseconds(50);
 // A peer that ended has said why before, if its own error is the reason; how long to look for that.
 constexpr Duration kWords = std::chrono::milliseconds(2);
 constexpr std::size_t kLineBytes = 64;
-// A round trip of which 2 MiB fill little at the rates of such paths; what fills most of them.
+// From such a round trip on, chunks of 2 MiB would leave a path empty most of the time. These fill it.
 constexpr Duration kFarAway = std::chrono::milliseconds(5);
 constexpr std::size_t kFarChunkBytes = 64u << 20;
 
@@ -33,7 +33,8 @@ std::size_t elementsIn(std::size_t bytes, std::size_t element) {
 
 }  // namespace
 
-Result<HierarchicalOptions> optionsFor(const Hosts& hosts, NetworkExecutor& network, TimePoint deadline) {
+Result<HierarchicalOptions> HierarchicalExecutor::agree(const Hosts& hosts, NetworkExecutor& network,
+                                                        TimePoint deadline) {
   const std::vector<int> everyone = hosts.everyone();
   // A path is measured anew by what crosses it.
   if (Status status = network.runAmong({.kind = Kind::kBarrier}, {everyone, 1}, deadline); !status) {
@@ -42,12 +43,12 @@ Result<HierarchicalOptions> optionsFor(const Hosts& hosts, NetworkExecutor& netw
   double longest = std::chrono::duration<double>(network.longestPath()).count();
   const ConstBlock own{reinterpret_cast<const std::byte*>(&longest), 1};
   const Block ofAll{reinterpret_cast<std::byte*>(&longest), 1};
-  const Call agree{.kind = Kind::kAllReduce,
-                   .type = ElementType::kFloat64,
-                   .reduction = Reduction::kMax,
-                   .inputs = {&own, 1},
-                   .outputs = {&ofAll, 1}};
-  if (Status status = network.runAmong(agree, {everyone, HierarchicalExecutor::kAgreements}, deadline); !status) {
+  const Call maximum{.kind = Kind::kAllReduce,
+                     .type = ElementType::kFloat64,
+                     .reduction = Reduction::kMax,
+                     .inputs = {&own, 1},
+                     .outputs = {&ofAll, 1}};
+  if (Status status = network.runAmong(maximum, {everyone, kAgreements}, deadline); !status) {
     return status.error();
   }
   HierarchicalOptions options;

@@ -48,15 +48,14 @@ struct HierarchicalOptions {
   std::size_t byLeadersBytes = 32 * 1024;  // shorter vectors are reduced by the leaders
 };
 
-// For these hosts and paths, as all ranks agree: call it in all of them, before anything else goes over `network`.
-// Errors: as NetworkExecutor::run.
-Result<HierarchicalOptions> optionsFor(const Hosts& hosts, NetworkExecutor& network, TimePoint deadline);
-
 class HierarchicalExecutor final : public Executor {
  public:
   // Makes the executor of this host's ranks, by place, which names ranks as the group does. It must end a wait as soon
   // as `elsewhere` gives an error.
   using MakeMemory = std::function<Result<std::unique_ptr<Executor>>(std::function<Status()> elsewhere)>;
+  // What suits these hosts and the paths between them; all ranks get the same. Call it in all of them, before anything
+  // else goes over `network`. Errors: as NetworkExecutor::run.
+  static Result<HierarchicalOptions> agree(const Hosts& hosts, NetworkExecutor& network, TimePoint deadline);
   // `network` connects all ranks. Errors: makeMemory's.
   static Result<std::unique_ptr<HierarchicalExecutor>> make(Hosts hosts, std::unique_ptr<NetworkExecutor> network,
                                                             const MakeMemory& makeMemory,
@@ -69,8 +68,7 @@ class HierarchicalExecutor final : public Executor {
   void abort() noexcept override;
 
  private:
-  friend Result<HierarchicalOptions> optionsFor(const Hosts&, NetworkExecutor&, TimePoint);
-  static constexpr std::uint64_t kAgreements = 2;  // operations of optionsFor()
+  static constexpr std::uint64_t kAgreements = 2;  // operations of agree()
 
   HierarchicalExecutor(Hosts hosts, std::unique_ptr<NetworkExecutor> network, const HierarchicalOptions& options)
       : hosts_(std::move(hosts)), network_(std::move(network)), options_(options), number_(kAgreements) {}

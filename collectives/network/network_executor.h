@@ -74,7 +74,7 @@ class NetworkExecutor final : public Executor {
   // Drives until `reached`, which runs with exclusive access as `done` does. False: the deadline has passed.
   bool wait(const std::function<bool()>& reached, TimePoint deadline);
 
-  // The shortest round trip so far to the rank for which it is the longest; 0 where no path is measured.
+  // The round trip to the farthest rank: the shortest that was measured to it. 0 where the transport measures none.
   Duration longestPath() const;
   // "8 ranks over udp on eth0"
   std::string describe() const;

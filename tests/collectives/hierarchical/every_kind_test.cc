@@ -136,7 +136,8 @@ TEST(HierarchicalOptions, FarHosts_TakeLongChunksAtAllRanks) {
     }
     const auto networks = test::connected(transports);
     test::inThreads(static_cast<int>(hostOf.size()), [&](int rank) {
-      const auto options = optionsFor(Hosts(rank, hostOf), *networks[static_cast<std::size_t>(rank)], test::soon());
+      const auto options =
+          HierarchicalExecutor::agree(Hosts(rank, hostOf), *networks[static_cast<std::size_t>(rank)], test::soon());
       ASSERT_TRUE(options);
       EXPECT_EQ(options.value().chunkBytes, isFar ? 64u << 20 : 2u << 20) << rank;
     });
