@@ -108,6 +108,9 @@ def test_Waiting_IsAShareOfTheSteps_WhereRanksShareAModel():
     lines = techniques.table([run_of([5] * 6), run]).splitlines()
     assert "| waiting |" in lines[0] and "| 1.00 x | | 5.000" in lines[2] and "| 0.50 x | 30 % | 5.000" in lines[3]
     assert len({line.count("|") for line in lines}) == 1 and run_of([5] * 6).waiting is None
+    # The wait for gradients counts too, where a model has several copies.
+    waits = {"t_wait_s": 0.5, "t_barrier_s": 0.1, "t_ar_exposed_s": 0.4}
+    assert "| 50 % |" in techniques.table([measured("p", 2.0, 1000, **waits)])
 
 
 def test_Table_StandsAgainstTheFirstPoint():

@@ -65,7 +65,7 @@ class Row:
     @property
     def idle(self):
         """The share of a step in which there is nothing to compute, or None."""
-        return None if self.waiting is None else self.waiting + (self.exposed_s or 0.0) / self.step_s
+        return idle_share(self.waiting, self.exposed_s, self.step_s)
 
     def smoothed(self):
         """The mean loss of WINDOW steps, from the WINDOWth on."""
@@ -97,6 +97,10 @@ class StoredRun:
     def at(self, link, transport, point):
         wanted = (link, transport, point)
         return next((row for row in self.rows if (row.link, row.transport, row.point) == wanted), None)
+
+
+def idle_share(waiting, exposed_s, step_s):
+    return None if waiting is None else waiting + (exposed_s or 0.0) / step_s
 
 
 def smoothed(losses):

@@ -69,6 +69,10 @@ class Run:
         values = [step.get(key) for step in self.steps[1:]]
         return None if None in values else round(statistics.fmean(values), 4)
 
+    def idle(self):
+        """The share of a step in which there is nothing to compute, or None."""
+        return technique_runs.idle_share(self.waiting, self.mean_of("t_ar_exposed_s"), self.mean_seconds())
+
     def smoothed(self):
         """The mean loss of WINDOW steps, from the WINDOWth on."""
         return technique_runs.smoothed([step["loss_mean"] for step in self.steps])
@@ -80,8 +84,8 @@ class Run:
 
 
 def waiting(ranks):
-    """The share of a step in which a rank has nothing to compute, a mean over ranks and steps but the first; None where
-    ranks do not share a model."""
+    """The share of a step in which ranks that share a model wait for each other, a mean over ranks and steps but the
+    first; None where they do not."""
     steps = [step for rank in ranks for step in rank[1:]]
     if not steps or "t_wait_s" not in steps[0]:
         return None
@@ -119,7 +123,7 @@ def table(runs):
         row = [run.point, run.transport, f"{run.mean_bytes() / 1e3:.1f} kB", f"{1e3 * run.mean_seconds():.0f} ms"]
         row.append(f"{first.mean_seconds() / run.mean_seconds():.2f} x")
         if waits:
-            row.append("" if run.waiting is None else f"{100 * run.waiting:.0f} %")
+            row.append("" if run.waiting is None else f"{100 * run.idle():.0f} %")
         row += [f"{run.smoothed()[-1]:.3f}", f"{steps} steps", f"{seconds:.2f} s", f"{sent / 1e6:.2f} MB"]
         rows.append(row)
     return markdown.table(header, rows, left=2)
