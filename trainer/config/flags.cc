@@ -172,8 +172,8 @@ void addSynchronisationFlags(FlagGroup sync, Options& o) {
       "look in each step for parameters that the loss does not depend on, and let ranks say which they used: one "
       "small all-reduce a step more");
   sync.onOff("--static-graph", o.staticGraph,
-             "every step uses the same parameters, as the first one shows, whose all-reduces begin when its backward "
-             "has ended");
+             "promise that every step uses the same parameters as the first one. The first step's all-reduces begin "
+             "when its backward has ended");
   sync.count("--segment-bytes", o.segmentBytes, 0, int64_t{1} << 31,
              "Gloo's all-reduce segment size (0: Gloo's default, 1 MiB)");
   sync.file("--plugin", o.pluginPath,

@@ -28,7 +28,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> share(GroupCommunicator& communicator) {
 struct DataParallel::Torch {
   std::optional<CompressedExchange> exchange;  // in place of all-reduces; ends after the reducer
   std::shared_ptr<c10d::Reducer> reducer;
-  std::shared_ptr<c10d::Logger> logger;  // which the reducer asks without looking where parameters are unused
+  std::shared_ptr<c10d::Logger> logger;  // the reducer calls it, unchecked, where parameters are unused
   bool compresses = false, findsUnused = false;
   int64_t rebuildsAfter = 1;          // backwards that synchronise
   bool isFirstOfStaticGraph = false;  // the next one of them
