@@ -194,22 +194,10 @@ class Hosts:
             run("ip", "-n", self.name(host), "addr", "add", f"{SECOND_PREFIX}.{host + 1}/24", "dev", SECOND)
             run("ip", "-n", self.name(host), "link", "set", SECOND, "up")
 
-    def drop_arriving_udp(self, host, interface):
-        run(
-            "ip",
-            "netns",
-            "exec",
-            self.name(host),
-            "iptables",
-            "-A",
-            "INPUT",
-            "-p",
-            "udp",
-            "-i",
-            interface,
-            "-j",
-            "DROP",
-        )
+    def drop_arriving_udp(self, host, interface, share=1.0):
+        chance = ["-m", "statistic", "--mode", "random", "--probability", str(share)]
+        rule = ["iptables", "-A", "INPUT", "-p", "udp", "-i", interface, *chance, "-j", "DROP"]
+        run("ip", "netns", "exec", self.name(host), *rule)
 
     def limit_rate(self, interface, rate):
         """Limits the rate at which the first two hosts send on it: "100mbit"."""

@@ -1,12 +1,13 @@
 """Unmodified PyTorch programs on several hosts with several ranks each: memory within a host, the network between."""
 
+import json
 import os
 import re
 import signal
 import time
 
 import pytest
-from hosts import Hosts, why_not
+from hosts import INTERFACE, Hosts, why_not
 from ranks import Ranks
 from test_failures import LONG, wait_for_failures
 
@@ -46,6 +47,19 @@ def test_Training_TcpAndOurs_EndWithTheSameParameters(count, per_host):
 def test_Collectives_TwoHostsOfTwo_ResultsAreRight():
     with Hosts(2) as hosts, hosts.ranks("collectives.py", 2) as ranks:
         ranks.succeed()
+
+
+@pytest.mark.parametrize("repairs, counter", [("off", "retransmits"), ("10", "frames_recovered")])
+def test_Loss_SumsAreRight(tmp_path, repairs, counter):
+    """Recovery is the arithmetic of a library of its own, which a wheel brings along."""
+    settings = {"GLOO_BYPASS_FEC": repairs, "GLOO_BYPASS_STATS": f"{tmp_path}/%r"}
+    with Hosts(2) as hosts:
+        for host in range(2):
+            hosts.drop_arriving_udp(host, INTERFACE, share=0.03)
+        with hosts.ranks("large_sums.py", 1, settings, transport="UDP", arguments=[2]) as ranks:
+            ranks.succeed()
+    for rank in range(2):
+        assert json.loads((tmp_path / str(rank)).read_text())[counter] > 0
 
 
 NARROW_UDP, NARROW_NETDEV = ("UDP", {}), ("DPDK", NETDEV)

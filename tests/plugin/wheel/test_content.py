@@ -1,5 +1,6 @@
 """The wheel's contents, and the symbols and dependencies of its libraries."""
 
+import pathlib
 import re
 import subprocess
 import zipfile
@@ -8,6 +9,7 @@ import pytest
 from hardening import binaries_in, weaknesses
 from ranks import PACKAGE_MODULES
 
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 MOST_BYTES = 30_000_000
 ADAPTERS = {"libgloo_bypass_gloo_2023.so", "libgloo_bypass_gloo_2025.so"}
 TRANSPORTS = "libgloo_bypass_transports.so"
@@ -70,6 +72,21 @@ def test_Metadata_NamesTheEntryPointAndNoPyTorch(wheel):
     assert text["entry_points.txt"].split() == ["[torch.backends]", "gloo_bypass", "=", "gloo_bypass_autoload:autoload"]
     assert "Requires-Dist" not in text["METADATA"]  # pip would bring another PyTorch than the user's
     assert "Requires-Python: >=3.9" in text["METADATA"]
+
+
+def test_Sources_UseNoFunctionThatTwoLibrariesHave(package):
+    """OpenSSL, linked in, and ISA-L, beside it, both have a gf_mul: the linker takes the one that is linked in."""
+    library = package / "gloo_bypass" / TRANSPORTS
+    linked_in = set(re.findall(r"(?m)^\w+ [TtDdBbRrWw] (\w+)$", output_of("nm", "--defined-only", library)))
+    beside = set()
+    for other in (package / "gloo_bypass.libs").iterdir():
+        beside |= set(re.findall(r" [TDBRW] (\w+)", output_of("nm", "-D", "--defined-only", other)))
+    twice = linked_in & beside
+    assert "gf_mul" in twice  # else this test sees nothing
+    sources = [one for room in ("transport", "collectives") for one in (ROOT / room).rglob("*.cc")]
+    calls = re.compile(rf"\b({'|'.join(sorted(twice))})\(")
+    found = {f"{one.relative_to(ROOT)}: {name}" for one in sources for name in calls.findall(one.read_text())}
+    assert found == set()
 
 
 @pytest.mark.parametrize("name", sorted([*ADAPTERS, TRANSPORTS]))

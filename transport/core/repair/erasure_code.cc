@@ -24,6 +24,20 @@ unsigned char* octets(const std::byte* bytes) {
   return const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(bytes));
 }
 
+// What one number makes of any other one, by ISA-L's table of it. Not by its gf_mul: OpenSSL has a function of the same
+// name, and the linker takes that one where libcrypto.a is linked in, as in the wheel.
+class Multiplier {
+ public:
+  explicit Multiplier(std::uint8_t factor) { gf_vect_mul_init(factor, table_.data()); }
+  // The table has the products with each low and with each high half of a byte.
+  std::uint8_t operator()(std::uint8_t other) const {
+    return static_cast<std::uint8_t>(table_[other & 15] ^ table_[16 + (other >> 4)]);
+  }
+
+ private:
+  std::array<unsigned char, kTableBytes> table_;
+};
+
 // All coefficients, expanded: a row a repair, so the first rows serve fewer repairs.
 std::vector<unsigned char> expandedCoefficients() {
   std::vector<unsigned char> matrix;
@@ -48,14 +62,13 @@ std::vector<unsigned char> decodingMatrix(std::span<const std::size_t> present, 
   }
   if (gf_invert_matrix(a.data(), inverse.data(), static_cast<int>(count)) != 0) return {};
   for (std::size_t row = 0; row < count; ++row) {
-    for (std::size_t column = 0; column < present.size(); ++column) {
-      unsigned char sum = 0;
-      for (std::size_t i = 0; i < count; ++i) {
-        sum ^= gf_mul(inverse[row * count + i], coefficient(repairs[i].index, present[column]));
+    for (std::size_t i = 0; i < count; ++i) {
+      const Multiplier times(inverse[row * count + i]);
+      for (std::size_t column = 0; column < present.size(); ++column) {
+        matrix[row * width + column] ^= times(coefficient(repairs[i].index, present[column]));
       }
-      matrix[row * width + column] = sum;
+      matrix[row * width + present.size() + i] = inverse[row * count + i];
     }
-    for (std::size_t i = 0; i < count; ++i) matrix[row * width + present.size() + i] = inverse[row * count + i];
   }
   return matrix;
 }
