@@ -417,8 +417,8 @@ class ProgressEngine::Impl {
   }
 
   static std::chrono::steady_clock::time_point steadyTime(TimePoint t) {
-    // Far-off deadlines overflow in the system calls below condition_variable: a day means for ever here.
-    const TimePoint latest = monotonicNow() + std::chrono::hours(24);
+    // Far-off deadlines overflow in the system calls below condition_variable: ten years mean for ever here.
+    const TimePoint latest = monotonicNow() + std::chrono::hours(10 * 365 * 24);
     return std::chrono::steady_clock::time_point(std::min(t, latest).time_since_epoch());
   }
 
