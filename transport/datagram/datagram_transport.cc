@@ -119,8 +119,9 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       patience_ = leastPatience();
     }
     now_ = now;
+    taken_ = 0;
     received_ = port_->receive(*this, traits_.receiveBurst);
-    bool progressed = received_ > 0;
+    bool progressed = taken_ > 0;
     if (progressed) gap_ = now - std::exchange(lastArrival_, now);
     sessions_.fireTimers(now_);
     if (sessions_.anyDirty()) progressed |= pumpDirty(now_);
@@ -137,6 +138,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     return sessions_.anyDirty() ? std::min(timers, now_ + retryAsleep_) : timers;
   }
 
+  bool disturbed() const noexcept override { return received_ > 0 && taken_ == 0; }
   // On a fast path datagrams arrive in bursts, and a resting driver holds them up.
   Duration patience() const noexcept override {
     return received_ <= kFewDatagrams && gap_ >= patience_ / 2 ? patience_ : Duration{0};
@@ -169,7 +171,9 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     }
     const std::span<std::byte> plain =
         sealing_ ? std::span(sealing_->plain.get(), wire::kMaxDatagramBytes) : std::span<std::byte>();
-    ++verdicts_[static_cast<std::size_t>(session->handleDatagram(now_, link, datagram, plain))];
+    const Verdict verdict = session->handleDatagram(now_, link, datagram, plain);
+    ++verdicts_[static_cast<std::size_t>(verdict)];
+    if (verdict == Verdict::kOpened) ++taken_;
   }
 
   void onLinkDown(LinkId link, const Error& error) noexcept override {
@@ -327,7 +331,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   TimePoint now_{};
   TimePoint nextTick_{};
   Duration patience_{0};
-  std::size_t received_ = 0;  // by the last poll
+  std::size_t received_ = 0, taken_ = 0;  // by the last poll, and by a session of it
   TimePoint lastArrival_{};
   Duration gap_{0};  // before the last arrival
   DurationHistogram rtts_;

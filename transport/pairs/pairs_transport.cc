@@ -68,6 +68,9 @@ class PairsTransport final : public PolledTransport {
   TimePoint nextDeadline() const noexcept override {
     return std::min(memory().nextDeadline(), network().nextDeadline());
   }
+  bool disturbed() const noexcept override {
+    return memory().disturbed() || (ways_.usesNetwork() && network().disturbed());
+  }
   Duration patience() const noexcept override {
     return ways_.usesNetwork() ? std::min(memory().patience(), network().patience()) : memory().patience();
   }

@@ -31,6 +31,9 @@ constexpr auto kLongestHandOver = std::chrono::milliseconds(1);
 // A busily polling driver never blocks; waiters beside it need the mutex now and then, when their deadlines pass.
 constexpr auto kLongestHold = std::chrono::milliseconds(1);
 constexpr auto kBreath = std::chrono::microseconds(50);
+// A flood of strangers' data would wake an idle driver for each datagram: once nothing has happened for so long, it
+// takes them all together this often.
+constexpr Duration kIdle = std::chrono::milliseconds(10), kRestFromStrangers = std::chrono::milliseconds(1);
 // Bounds every block(), should a wake-up ever be lost.
 constexpr auto kLongestBlock = std::chrono::seconds(1);
 
@@ -377,12 +380,17 @@ class ProgressEngine::Impl {
       letIn_.waitFor(mutex_, kLongestHandOver);
       return driver_ == &self;
     }
-    if (!std::exchange(quiet.rested, true) && rest(self)) return driver_ == &self;
+    if (target_.disturbed() && monotonicNow() - quiet.since >= kIdle) {
+      (void)rest(self, kRestFromStrangers);
+      return driver_ == &self;
+    }
+    if (!std::exchange(quiet.rested, true) && rest(self, target_.patience())) return driver_ == &self;
     arm(self);
     const TimePoint now = monotonicNow();
-    if (target_.poll(now)) {
+    const bool happened = target_.poll(now);
+    if (happened || target_.disturbed()) {
       disarm(self);
-      onEvent(now, quiet);
+      if (happened) onEvent(now, quiet);
       return true;
     }
     quiet.slept = true;
@@ -406,13 +414,13 @@ class ProgressEngine::Impl {
     return true;
   }
 
-  // Waits for more to arrive, if the target has patience; false: it has none.
-  bool rest(const Waiter& self) GLOO_BYPASS_REQUIRES(mutex_) {
+  // Waits for more to arrive, for at most `longest`; false: for no time at all.
+  bool rest(const Waiter& self, Duration longest) GLOO_BYPASS_REQUIRES(mutex_) {
     const TimePoint now = monotonicNow();
-    const Duration patience = std::min({target_.patience(), target_.nextDeadline() - now, self.deadline - now});
-    if (patience <= Duration{0}) return false;
+    const Duration time = std::min({longest, target_.nextDeadline() - now, self.deadline - now});
+    if (time <= Duration{0}) return false;
     PromptWakeup::request();
-    letIn_.waitFor(mutex_, patience);
+    letIn_.waitFor(mutex_, time);
     return true;
   }
 

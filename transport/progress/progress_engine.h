@@ -15,7 +15,8 @@
 //   1  no thread drives, or the engine's thread does, or the driver is blocked (a newcomer will spin for a while)
 //   2  a waiter drives: asleep until notified, or until its deadline
 //   3  polling had no result for the spin time: asleep in the port, until something arrives or a thread wakes it. After
-//      something did arrive, and if the target has patience, it rests for that long first, driving, without the mutex
+//      something did arrive, and if the target has patience, it rests for that long first, driving, without the mutex.
+//      Where nothing has happened for 10 ms and strangers' data keep waking it, it rests for 1 ms instead of sleeping
 //   4  overtaken by a newcomer; on its way out of the port until it has the mutex
 //   5  out of the port, it finds that no waiter drives
 //   6  the driver has left; one at a time, the longest waiting first
@@ -45,6 +46,9 @@ class Pollable {
   virtual ~Pollable() = default;
   // One round: receive, timers, transmit, observer calls. True if anything happened.
   virtual bool poll(TimePoint now) noexcept = 0;
+  // Whether data arrived in the last round, and none of it was meant for anybody here: nothing has happened, and more
+  // may be waiting.
+  virtual bool disturbed() const noexcept { return false; }
   // Sends what operations posted under exclusive access have made ready. Called when exclusive() ends.
   virtual void flush(TimePoint now) noexcept = 0;
   // Which thread polls from now on: one that waits for an operation and has nothing better to do, or the engine's,

@@ -225,6 +225,26 @@ TEST_F(SilentPeer, KeepAliveOfHalfThePeerTimeout_IdlePairIsKept) {
   EXPECT_EQ(atB_.state, ChannelState::kConnected);
 }
 
+// Under a peer's address and port anybody can send.
+TEST_F(SilentPeer, DatagramsOfNoSession_AreNoEvent) {
+  connect({}, {});
+  const LinkId link = port_->openLink(port_->localAddress()).value();
+  const auto arrives = [&](std::size_t bytes, std::uint64_t receiver) {
+    wire::PacketWriter writer;
+    writer.begin({.receiverId = receiver});
+    const auto header = writer.finish();
+    ASSERT_EQ(port_->transmit(link, std::vector<OutgoingDatagram>{{.header = header.first(bytes), .payload = {}}}), 1u);
+  };
+  EXPECT_FALSE(transport_->disturbed());
+  for (const std::size_t bytes : {std::size_t{3}, wire::kCommonHeaderBytes}) {
+    arrives(bytes, 0x1234);
+    EXPECT_FALSE(transport_->poll(now_));
+    EXPECT_TRUE(transport_->disturbed());
+    EXPECT_FALSE(transport_->poll(now_));
+    EXPECT_FALSE(transport_->disturbed());
+  }
+}
+
 TEST_F(ChannelPair, MessageWithoutReceive_IsAnnouncedAndReceivedLater) {
   open();
   const auto out = pattern(500000, 9);

@@ -9,6 +9,8 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "transport/base/forked_child.h"
@@ -37,8 +39,10 @@ class FakePort final : public Pollable {
     const int count = arrived_.exchange(0, std::memory_order_seq_cst);
     seen += count;
     inside_ = false;
+    disturbed_ = flooded.load() && count == 0;
     return count > 0;
   }
+  bool disturbed() const noexcept override { return disturbed_; }
   void flush(TimePoint) noexcept override { ++flushes; }
   TimePoint nextDeadline() const noexcept override { return kNever; }
   Duration patience() const noexcept override {
@@ -61,6 +65,7 @@ class FakePort final : public Pollable {
   void block(Duration timeout) noexcept override {
     std::unique_lock<std::mutex> lock(mutex_);
     blocks.fetch_add(1);
+    if (flooded) return;  // the next datagram is here
     timeout = std::max(timeout, shortestBlock);
     if (!condition_.wait_for(lock, timeout, [this] { return woken_ || !armed_; })) timeouts.fetch_add(1);
   }
@@ -74,6 +79,7 @@ class FakePort final : public Pollable {
   // For tests that count time-outs: the engine's own bound on block() must not pass on a machine that stands still for
   // a while.
   Duration shortestBlock{0};
+  std::atomic<bool> flooded{false};  // in each round strangers' data has arrived
   Duration patient{0};
   mutable int duringRests = 0;  // arrivals to come, one in each rest; nothing wakes for them
   int seen = 0;                 // under exclusive access
@@ -84,6 +90,7 @@ class FakePort final : public Pollable {
  private:
   mutable std::atomic<int> arrived_{0};
   std::atomic<bool> inside_{false};
+  bool disturbed_ = false;
   std::mutex mutex_;
   std::condition_variable condition_;
   bool armed_ = false, woken_ = false;
@@ -269,6 +276,41 @@ TEST(ProgressEngine_EngineThread, Idle_BlocksInsteadOfPolling) {
   // A few each second, since block() has a bound; this thread may have been delayed.
   const auto idleSeconds = std::chrono::ceil<seconds>(monotonicNow() - begin).count();
   EXPECT_LE(polls, 5 * idleSeconds);
+}
+
+// A driver that slept until the next datagram would wake for each of fifty thousand a second.
+TEST(ProgressEngine_EngineThread, IdleUnderAFloodOfStrangers_TakesThemTogetherAndStillHears) {
+  FakePort port, other;
+  ProgressEngine engine(port, {}), clock(other, {});
+  while (port.blocks.load() == 0) std::this_thread::yield();
+  port.flooded = true;
+  port.wake();
+  const auto polledIn = [&](milliseconds time) {
+    const int before = port.polls.load();
+    const TimePoint begin = monotonicNow();
+    EXPECT_FALSE(clock.waitUntil([] { return false; }, begin + time));
+    // At once, once nothing has happened for 10 ms, and at most once a millisecond from then on.
+    return std::pair<std::int64_t, std::int64_t>(port.polls.load() - before,
+                                                 (monotonicNow() - begin) / milliseconds(1));
+  };
+  const TimePoint limit = monotonicNow() + kLostWakeUp;
+  auto [polls, most] = polledIn(milliseconds(100));
+  while (polls > most + 2 && monotonicNow() < limit) std::tie(polls, most) = polledIn(milliseconds(100));
+  EXPECT_LE(polls, most + 2);
+  EXPECT_GT(polls, 0);
+
+  // An arrival needs no wake-up, and a thread that waits for it none of the rest.
+  EXPECT_TRUE(engine.waitUntil(
+      [&] {
+        if (port.seen == 0) port.arrive();
+        return port.seen > 0;
+      },
+      monotonicNow() + kLostWakeUp));
+
+  port.flooded = false;
+  const int blocks = port.blocks.load();
+  while (port.blocks.load() == blocks && monotonicNow() < limit) std::this_thread::yield();
+  EXPECT_GT(port.blocks.load(), blocks);
 }
 
 TEST(ProgressEngine_EngineThread, CannotBePinned_SaysSoOnce) {
