@@ -232,6 +232,41 @@ TEST(Bbr, ApplicationLimited_DoesNotForgetTheBandwidth) {
   EXPECT_GT(bbr->bandwidth(), 0.9 * full);
 }
 
+// As a rank that computes between two collectives: the queue is empty, and half a window would slow down what follows.
+TEST(Bbr, MinimalRttIsOldAfterAPause_IsNoReasonToSendLess) {
+  Bbr bbr(Flow::kDatagramBytes, 1);
+  TimePoint now = Simulation::kStart;
+  AckSample sample;
+  const auto exchange = [&](Duration rtt) {
+    bbr.onSent(now, Flow::kDatagramBytes, Flow::kDatagramBytes);
+    now += rtt;
+    sample.now = now;
+    sample.rtt = sample.smoothedRtt = rtt;
+    sample.ackedBytes = Flow::kDatagramBytes;
+    sample.priorDeliveredBytes = sample.deliveredBytes;
+    sample.deliveredBytes += sample.ackedBytes;
+    sample.deliveryRateBytesPerSecond = kGigabit;
+    bbr.onAck(sample);
+  };
+  for (int i = 0; i < 20; ++i) exchange(milliseconds(100));
+  ASSERT_EQ(bbr.state(), Bbr::State::kProbeBandwidth);
+  const std::size_t window = bbr.windowBytes();
+  now += seconds(6);
+  exchange(milliseconds(101));
+  EXPECT_EQ(bbr.state(), Bbr::State::kProbeBandwidth);
+  EXPECT_GE(bbr.windowBytes(), window);
+  EXPECT_EQ(bbr.minRtt(), milliseconds(101));
+  // What is in flight all the time may stand in a queue.
+  for (int i = 0; i < 60; ++i) {
+    bbr.onSent(now, Flow::kDatagramBytes, 2 * Flow::kDatagramBytes);
+    now += milliseconds(100);
+    sample.now = now;
+    sample.rtt = milliseconds(102);
+    bbr.onAck(sample);
+  }
+  EXPECT_EQ(bbr.state(), Bbr::State::kProbeRtt);
+}
+
 TEST(Bbr, MinimalRtt_FollowsALongerPath) {
   Simulation simulation;
   const LinkModel before = linkOf(kGigabit / 10, milliseconds(10), 0, 1.0);

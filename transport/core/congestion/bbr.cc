@@ -50,7 +50,9 @@ Bbr::Bbr(std::size_t mss, std::uint64_t entropy)
       pacingRate_(kInfinity),
       bandwidthLow_(kInfinity) {}
 
-void Bbr::onSent(TimePoint, std::size_t, std::size_t) {}
+void Bbr::onSent(TimePoint, std::size_t bytes, std::size_t inFlightBytes) {
+  if (inFlightBytes <= bytes) idleRestart_ = true;
+}
 
 void Bbr::onAck(const AckSample& sample) {
   const bool roundStart = updateRound(sample);
@@ -63,6 +65,7 @@ void Bbr::onAck(const AckSample& sample) {
   updateMinRtt(sample);
   checkProbeRtt(roundStart, sample);
   updateControl(sample);
+  if (sample.ackedBytes > 0 && sample.rtt > Duration{0}) idleRestart_ = false;
 }
 
 void Bbr::onTimeout(TimePoint) {
@@ -203,6 +206,12 @@ void Bbr::checkProbeRtt(bool roundStart, const AckSample& sample) {
   if (minRtt_ == Duration{0}) return;
   if (state_ != State::kProbeRtt) {
     if (sample.now - minRttStamp_ <= kMinRttExpiry) return;
+    if (idleRestart_) {
+      if (sample.rtt <= Duration{0}) return;
+      minRtt_ = sample.rtt;
+      minRttStamp_ = sample.now;
+      return;
+    }
     state_ = State::kProbeRtt;
     pacingGain_ = 1;
     probeRttDone_ = kNever;

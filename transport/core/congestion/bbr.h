@@ -4,7 +4,8 @@
 // Sources, by section title:
 //   [BBR1] draft-cardwell-iccrg-bbr-congestion-control-00: state machine, gains, "ProbeBW" gain cycling
 //   [BBR2] draft-cardwell-iccrg-bbr-congestion-control-02: "Exiting Startup Based on Packet Loss", "ProbeRTT" (half a
-//          bandwidth-delay product every 5 s), the short-term bound bw_lo of "Updating the Model Upon Packet Loss"
+//          bandwidth-delay product every 5 s; not after a pause, which has left the queue empty: idle_restart), the
+//          short-term bound bw_lo of "Updating the Model Upon Packet Loss"
 //
 //      start -> STARTUP ---full pipe---> DRAIN ---in flight <= BDP---> PROBE_BW (1.25, 0.75, 1 x 6: one minRtt each)
 //                  ^                                                     |   ^
@@ -84,6 +85,7 @@ class Bbr final : public CongestionController {
   double bandwidthLow_;         // bw_lo: after a round of heavy loss, until the next probe; else infinity
   Duration minRtt_{0};
   TimePoint minRttStamp_{};
+  bool idleRestart_ = false;  // nothing was in flight when what is acknowledged next was sent
 
   // Rounds: a round ends when a datagram sent after its start is acknowledged.
   std::uint64_t round_ = 0;
