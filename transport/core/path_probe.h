@@ -115,6 +115,7 @@ class PathProbe {
     suspected_ = size;
     interrupted_ = candidate_;
     interruptedTries_ = tries_;
+    restsUntil_ = candidate_ == 0 ? sendAt_ : kNever;
     tryNow(now, confirmed_);
   }
   bool verifying() const { return candidate_ != 0 && candidate_ == confirmed_; }
@@ -143,9 +144,14 @@ class PathProbe {
     uncounted_ = isAnswered_ ? 0 : std::min(uncounted_ + 1, kMostDoublings);
     if (!std::exchange(isAnswered_, false)) --tries_;
   }
-  // The size in use is right: a search that was interrupted to verify it goes on.
+  // The size in use is right: the search or the rest that was interrupted to verify it goes on.
   void goOn(TimePoint now) {
     const std::size_t next = std::exchange(interrupted_, 0);
+    if (const TimePoint until = std::exchange(restsUntil_, kNever); until != kNever) {
+      stop();
+      sendAt_ = until;
+      return;
+    }
     if (next <= confirmed_) return rest(now);
     tryNow(now, next);
     tries_ = std::min(interruptedTries_, kTries - 1);  // a reply to the last may still be under way
@@ -159,6 +165,7 @@ class PathProbe {
   }
   void searchBelow(TimePoint now, std::size_t size) {
     interrupted_ = 0;
+    restsUntil_ = kNever;
     std::size_t next = 0;
     for (std::size_t usual : kUsual) {
       usual -= around_;
@@ -177,6 +184,7 @@ class PathProbe {
   std::size_t confirmed_ = 0, wanted_ = 0, candidate_ = 0, around_ = 0;
   std::size_t interrupted_ = 0;  // the candidate that verifying displaced, with its tries
   int interruptedTries_ = 0;
+  TimePoint restsUntil_ = kNever;  // the rest that verifying displaced; kNever: none
   int tries_ = 0, triesToShrink_ = kTries;
   Try try_ = Try::kNone;
   bool isAnswered_ = false;  // its companion

@@ -304,6 +304,29 @@ TEST(PathMtu, SearchIsInterruptedAtItsLastTry_ItsCandidateIsDroppedAfterOneMore)
   EXPECT_EQ(probe.candidate(), 0u);
 }
 
+// On a lossy path a frame is lost twice every few seconds; the path may have become wide again all the same.
+TEST(PathMtu, SizeIsVerifiedAgainAndAgain_NextSearchComesWhenItWasDue) {
+  constexpr Duration kTimeout = milliseconds(5);
+  PathProbe probe;
+  TimePoint now(seconds(1));
+  probe.start(now, kEthernet, 2048);
+  while (probe.candidate() != 0) {
+    if (probe.due(now)) probe.onSent(now, kTimeout);
+    now += kTimeout;
+    (void)probe.onTimeout(now);
+  }
+  const TimePoint due = probe.deadline();
+  ASSERT_LE(due, now + seconds(5));
+  for (now += seconds(1); now < due; now += seconds(1)) {
+    probe.suspect(now, kEthernet);
+    for (int sent = 0; sent < 2; ++sent) probe.onSent(now, kTimeout);
+    probe.onReply(now + milliseconds(1), kEthernet);
+    ASSERT_EQ(probe.deadline(), due);
+  }
+  EXPECT_FALSE(probe.onTimeout(due));
+  EXPECT_EQ(probe.candidate(), 2048u);
+}
+
 // Verifies a size for some tries; whether the companions of its probes are answered. Returns how many probes that took.
 int probesUntilShrunk(PathProbe& probe, TimePoint& now, bool answered, int most) {
   constexpr Duration kTimeout = milliseconds(20);
