@@ -181,8 +181,7 @@ bool IncomingMessages::onAnnounce(TimePoint now, const wire::MessageHeader& head
     return true;
   }
   if (!incoming.introduced && incoming.id == nextId_) return introduceReady(now);
-  if (message.matched) grantIfWanted(incoming);
-  return true;
+  return !message.matched || grantIfWanted(incoming);
 }
 
 bool IncomingMessages::introduceReady(TimePoint now) {
@@ -220,7 +219,7 @@ bool IncomingMessages::begin(SlotIndex slot) {
     return fail(ErrorCode::kMessageTooLong, std::move(problem));
   }
   placeStaged(message);
-  grantIfWanted(message.body);
+  if (!grantIfWanted(message.body)) return false;
   completeIfHere(slot);
   return true;
 }
@@ -242,10 +241,13 @@ void IncomingMessages::unstage(Incoming& incoming) {
   incoming.extent = incoming.stagedBytes = 0;
 }
 
-void IncomingMessages::grantIfWanted(Incoming& incoming) {
-  if (!incoming.wantsGrant || incoming.granted) return;
+bool IncomingMessages::grantIfWanted(Incoming& incoming) {
+  if (!incoming.wantsGrant || incoming.granted) return true;
+  // A peer that withdraws what it announces, and acknowledges nothing, has room for announcements, but not for grants.
+  if (controls_->size() >= kMostControls) return violation("the peer takes no grants for what it announces");
   incoming.granted = true;
   controls_->pushBack({wire::FrameType::kGrant, incoming.id});
+  return true;
 }
 
 bool IncomingMessages::isHere(const Message& message) {

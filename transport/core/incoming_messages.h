@@ -31,6 +31,8 @@
 namespace gloo_bypass {
 
 inline constexpr std::uint64_t kMaxOpenMessages = 65536;
+// Control frames that wait to be sent: a grant for each, and as many withdrawals of this side.
+inline constexpr std::size_t kMostControls = 2 * kMaxOpenMessages;
 // 2^62: sums of two lengths cannot overflow.
 inline constexpr std::uint64_t kMaxMessageBytes = 1ull << 62;
 
@@ -101,7 +103,7 @@ class IncomingMessages {
   bool place(SlotIndex slot, std::uint64_t offset, bool granted, std::span<const std::byte> payload);
   bool stage(Incoming& incoming, std::uint64_t length, std::uint64_t offset, std::span<const std::byte> payload);
   void placeStaged(Message& message);
-  void grantIfWanted(Incoming& incoming);
+  bool grantIfWanted(Incoming& incoming);
   void completeIfHere(SlotIndex slot);
   void end(Message& message);
   void unstage(Incoming& incoming);

@@ -187,6 +187,17 @@ TEST_F(Victim, WithdrawalsWithoutAnnouncement_AreBounded) {
   EXPECT_EQ(id, 65537u);
   expectViolation();
 }
+TEST_F(Victim, AnnouncesAndWithdrawsWithoutEnd_IsBounded) {
+  Bytes in(200'000);
+  ASSERT_TRUE(session_.postReceive({.token = 1, .key = {}, .data = in.data(), .capacity = in.size()}).ok());
+  std::uint64_t id = 0;
+  for (; session_.state() == SessionState::kEstablished && id < 1'000'000; ++id) {
+    message(wire::FrameType::kAnnounce, header(id, in.size(), 0, 0));
+    number(wire::FrameType::kWithdraw, id);
+  }
+  EXPECT_EQ(id, 131'073u);
+  expectViolation();
+}
 TEST_F(Victim, ClosedTwice_Fails) {
   sent_ = 1;  // a gap before, so that the first one waits
   number(wire::FrameType::kClose, 0);
