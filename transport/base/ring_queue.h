@@ -30,6 +30,11 @@ class RingQueue {
     GLOO_BYPASS_CHECK(!empty());
     return std::move(items_[head_++ & (capacity_ - 1)]);
   }
+  T& back() { return items_[(tail_ - 1) & (capacity_ - 1)]; }
+  void popBack() {
+    GLOO_BYPASS_CHECK(!empty());
+    --tail_;
+  }
   // Keeps the order of the remaining elements.
   template <typename Unwanted>
   void removeIf(Unwanted&& unwanted) {

@@ -60,6 +60,8 @@ void SendScoreboard::undo(std::uint64_t sequence) {
   SentFrame& sent = frame(sequence);
   if (sent.state != FrameState::kInFlight) return;
   leaveFlight(sent);
+  // A port that is full refuses the same frame again and again.
+  if (!orders_.empty() && orders_.back().order == sent.order) orders_.popBack();
   sent.order = 0;
   sent.state = sent.retransmitted ? FrameState::kLost : FrameState::kUnsent;
 }

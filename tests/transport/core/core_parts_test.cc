@@ -349,6 +349,17 @@ TEST(SendScoreboard, Undone_IsNotInFlight) {
   EXPECT_FALSE(board.frame(sequence).retransmitted);
 }
 
+// As a full ring does while its peer stands still.
+TEST(SendScoreboard, RefusedAgainAndAgain_RemembersNoAttempt) {
+  SendScoreboard board(1);
+  const std::uint64_t sequence = sendOne(board, kStart);
+  for (int i = 0; i < 1'000'000; ++i) {
+    board.undo(sequence);
+    board.onSent(kStart, sequence);
+  }
+  EXPECT_FALSE(board.full());
+}
+
 TEST(SendScoreboard, SteadySending_MeasuresTheRate) {
   SendScoreboard board(1);
   AckSample sample;
