@@ -54,6 +54,7 @@ struct SoftwareDeviceOptions {
   int maxReads = 16;  // outstanding, in either direction
   int maxCompletionQueues = 1024;
   int maxCompletions = 16384;  // of one completion queue
+  bool resizesCompletionQueues = true;
   int maxRegions = 65536;
   int maxWindows = 4096;  // of type 2B; 0: the device has none
   int maxProtectionDomains = 1024;

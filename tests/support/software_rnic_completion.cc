@@ -59,6 +59,7 @@ int resizeQueue(ibv_cq* cq, int entries) {
   if (queue == nullptr) return EINVAL;
   const SoftDevice& device = *static_cast<SoftContext*>(cq->context)->soft;
   if (device.removed) return EIO;
+  if (!device.options.resizesCompletionQueues) return EOPNOTSUPP;
   const std::lock_guard entriesLock(queue->guard);
   if (entries < 1 || entries > device.options.maxCompletions ||
       static_cast<std::size_t>(entries) < queue->entries.size()) {

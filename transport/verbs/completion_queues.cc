@@ -14,6 +14,8 @@ namespace gloo_bypass::verbs {
 namespace {
 
 constexpr unsigned kFirstCompletions = 1024;
+// Of a queue that stays as it is: some fifty connections' completions.
+constexpr unsigned kFixedCompletions = 16 * kFirstCompletions;
 constexpr unsigned kAcknowledgeAt = 64;
 constexpr int kPollBatch = 16;
 // Rounds for one queue before the next one, and before sessions have their turn.
@@ -62,7 +64,7 @@ CompletionQueues::Queue& CompletionQueues::of(ibv_cq* handle) {
 }
 
 Status CompletionQueues::add() {
-  const unsigned capacity = std::min(kFirstCompletions, room());
+  const unsigned capacity = std::min(resizes_ ? kFirstCompletions : kFixedCompletions, room());
   ibv_cq* const handle = api_.createCompletionQueue(context_, static_cast<int>(capacity), nullptr, channel_, 0);
   if (handle == nullptr) {
     return exhausted(fmt::format(
@@ -70,7 +72,7 @@ Status CompletionQueues::add() {
         "completion queues to all processes together",
         deviceName_, queues_.size(), std::strerror(errno), limits_.max_cq));
   }
-  queues_.push_back({.handle = handle, .capacity = capacity});
+  queues_.push_back({.handle = handle, .capacity = capacity, .most = resizes_ ? room() : capacity});
   return {};
 }
 
@@ -91,15 +93,22 @@ Result<CompletionShare> CompletionQueues::reserve(unsigned count) {
     return exhausted(fmt::format("RDMA device {} allows {} completions in a queue, and a connection needs {}",
                                  deviceName_, room(), count));
   }
-  const auto fits = [&](const Queue& queue) { return count <= room() - queue.reserved; };
-  auto queue = std::find_if(queues_.begin(), queues_.end(), fits);
-  if (queue == queues_.end()) {
-    if (Status status = add(); !status) return status;
-    queue = std::prev(queues_.end());
+  const auto fits = [&](const Queue& queue) { return count <= queue.most - queue.reserved; };
+  for (;;) {
+    auto queue = std::find_if(queues_.begin(), queues_.end(), fits);
+    if (queue == queues_.end()) {
+      if (Status status = add(); !status) return status;
+      queue = std::prev(queues_.end());
+    }
+    if (Status status = grow(*queue, count); !status) {
+      if (queue->reserved == 0) return status;
+      resizes_ = false;
+      queue->most = queue->capacity;
+      continue;
+    }
+    queue->reserved += count;
+    return CompletionShare(this, queue->handle, count);
   }
-  if (Status status = grow(*queue, count); !status) return status;
-  queue->reserved += count;
-  return CompletionShare(this, queue->handle, count);
 }
 
 void CompletionQueues::release(ibv_cq* handle, unsigned count) {

@@ -1,6 +1,7 @@
 // The completion queues of one device, all on one completion channel. None can overflow: each connection reserves room
 // for every work request that it can have outstanding. If the existing queues are reserved up to the device's bound,
-// another is made; an unused queue is freed, except the last. Most processes have one.
+// or the device's driver makes none larger (several do not), another is made; an unused queue is freed, except the
+// last. Most processes have one.
 //
 // Owner: RailQueues. Thread: every method needs the progress engine's exclusive access; any thread may poll fd().
 #pragma once
@@ -64,6 +65,7 @@ class CompletionQueues {
   struct Queue {
     ibv_cq* handle = nullptr;
     unsigned capacity = 0, reserved = 0;
+    unsigned most = 0;            // to which it can grow
     unsigned unacknowledged = 0;  // of events; verbs requires acknowledging them before destroying the queue
   };
 
@@ -80,6 +82,7 @@ class CompletionQueues {
   const std::string deviceName_;
   const ibv_device_attr limits_;
   ibv_comp_channel* channel_ = nullptr;
+  bool resizes_ = true;  // as far as the driver has not refused
   std::vector<Queue> queues_;
 };
 

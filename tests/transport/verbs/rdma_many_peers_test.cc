@@ -175,6 +175,21 @@ TEST_F(RdmaManyPeers, OneQueueGoesWhileOthersAreBusy_NothingOfTheirsIsLost) {
   EXPECT_EQ(rnic.liveObjects().completionQueues, 4u);
 }
 
+TEST_F(RdmaManyPeers, DriverResizesNoCompletionQueue_AnotherServesFurtherPeers) {
+  limit([](auto& device) { device.resizesCompletionQueues = false; });
+  constexpr std::size_t kChannels = 8;
+  open(rdmaConfig("soft0"), rdmaConfig("soft1"), kChannels);
+  EXPECT_EQ(rnic.liveObjects().completionQueues, 4u);
+  const std::vector<std::byte> data = patterned(100'000, 1);
+  std::vector<std::byte> in(data.size());
+  for (std::size_t channel = 0; channel < kChannels; ++channel) {
+    ASSERT_TRUE(b->receive(1, 1, in, channel).ok());
+    ASSERT_TRUE(a->send(1, 1, data, channel).ok());
+    ASSERT_TRUE(b->waitReceived(1, channel));
+    EXPECT_EQ(in, data);
+  }
+}
+
 TEST_F(RdmaManyPeers, DeviceHasNoMoreCompletionQueues_ErrorNamesTheLimit) {
   limit([](auto& device) {
     device.maxCompletions = kSmallQueue;
