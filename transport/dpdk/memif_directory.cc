@@ -1,6 +1,8 @@
 #include "transport/dpdk/memif_directory.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -107,6 +109,12 @@ PortId machineId() {
     id[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
   }
   return id;
+}
+
+FileDescriptor keepFromAging(const std::string& directory) {
+  FileDescriptor folder(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (folder && ::flock(folder.get(), LOCK_SH | LOCK_NB) != 0) folder.reset();
+  return folder;
 }
 
 PortId directoryId(const std::string& directory) {

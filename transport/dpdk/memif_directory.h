@@ -7,6 +7,7 @@
 #include <string>
 
 #include "transport/base/config.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 #include "transport/dpdk/port_address.h"
 
@@ -20,6 +21,10 @@ inline constexpr std::size_t kMaxMemifDirectoryBytes = 62;
 Result<std::string> prepareMemifDirectory(const TransportConfig& config);
 // Why a directory cannot be used, as an error of the function above.
 Error unusableMemifDirectory(const TransportConfig& config, const std::string& directory, const std::string& why);
+
+// While this lives, systemd-tmpfiles leaves the directory's sockets alone, however old they are (tmpfiles.d(5), "Age"):
+// it takes renamed ones for nobody's. Empty where it cannot be done.
+FileDescriptor keepFromAging(const std::string& directory);
 
 // Its device and inode; zero if it is gone.
 PortId directoryId(const std::string& directory);

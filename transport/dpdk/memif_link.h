@@ -39,7 +39,8 @@ namespace gloo_bypass::dpdk {
 // Shared by all links of one port. Outlives them.
 struct MemifShared {
   MemifAddress self;
-  std::string base;  // directory and port id: the common beginning of the sockets' paths
+  std::string base;          // directory and port id: the common beginning of the sockets' paths
+  FileDescriptor directory;  // kept from aging
   WakePage page;
   FileDescriptor epoll;   // sockets that wake the owner
   FileDescriptor events;  // memif requires one with each ring; no one writes to it, since the pages wake

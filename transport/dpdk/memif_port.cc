@@ -98,6 +98,7 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config,
   shared->self.directory = directory.value();
   shared->self.directoryId = directoryId(directory.value());
   shared->base = directory.value() + "/" + toHex(shared->self.portId);
+  shared->directory = keepFromAging(directory.value());
   auto page = WakePage::create();
   if (!page) return page.error();
   shared->page = std::move(page).value();

@@ -1,8 +1,10 @@
 // Starting DPDK inside an application: arguments, affinity, signals, fork, huge pages; and configurations without it.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include <fstream>
 
 #include "tests/transport/dpdk/port_process.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/dpdk/dpdk_port.h"
 #include "transport/dpdk/eal.h"
 #include "transport/dpdk/eal_arguments.h"
@@ -278,6 +281,19 @@ TEST_F(EalTest, MemifDirectory_WhatDeadProcessesLeftIsSwept) {
   });
   // The last port was destroyed in its process, before the end.
   EXPECT_TRUE(std::filesystem::is_empty(testDirectory()));
+}
+
+// systemd-tmpfiles removes what is old in /tmp, but tries to lock each directory first.
+TEST_F(EalTest, MemifDirectory_IsLockedAgainstAgingWhileThePortLives) {
+  runProcess([] {
+    auto port = makeDpdkPort(memifTestConfig());
+    ASSERT_TRUE(port.ok());
+    const FileDescriptor folder(::open(testDirectory().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    EXPECT_NE(::flock(folder.get(), LOCK_EX | LOCK_NB), 0);
+    EXPECT_TRUE(makeDpdkPort(memifTestConfig()).ok()) << "others' ports are no matter";
+    std::move(port).value().reset();
+    EXPECT_EQ(::flock(folder.get(), LOCK_EX | LOCK_NB), 0);
+  });
 }
 
 TEST_F(EalTest, HostileAddresses_AreErrorsNotCrashes) {
