@@ -31,9 +31,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Ranks of one group must have the same: what they write into shared memory and onto the wire, the built-in table of
-// choices, the vectors for which a rank uses several lanes, and the pieces of operations on a GPU's tensors.
-constexpr int kProtocol = 3;
+// Ranks of one group must have the same: what they write into shared memory and onto the wire, what they agree on when
+// the group is made, the built-in table of choices, the vectors for which a rank uses several lanes, and the pieces of
+// operations on a GPU's tensors.
+constexpr int kProtocol = 4;
 constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
 // Of connecting channels for messages, when the first one is sent: longer only delays what ends the group.
 constexpr std::chrono::seconds kMessengerTimeout{60};

@@ -1,6 +1,7 @@
 #include "collectives/hierarchical/hierarchical_executor.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "collectives/vector_part.h"
@@ -8,9 +9,6 @@
 namespace gloo_bypass::collectives {
 namespace {
 
-// The later a step of a chunk, the later it gives up: so the rank that everybody waits for is named, not one that waits
-// for it.
-constexpr Duration kGrace = std::chrono::milliseconds(50);
 // A peer that ended has said why before, if its own error is the reason; how long to look for that.
 constexpr Duration kWords = std::chrono::milliseconds(2);
 constexpr std::size_t kLineBytes = 64;
@@ -40,19 +38,34 @@ Result<HierarchicalOptions> HierarchicalExecutor::agree(const Hosts& hosts, Netw
   if (Status status = network.runAmong({.kind = Kind::kBarrier}, {everyone, 1}, deadline); !status) {
     return status.error();
   }
-  double longest = std::chrono::duration<double>(network.longestPath()).count();
-  const ConstBlock own{reinterpret_cast<const std::byte*>(&longest), 1};
-  const Block ofAll{reinterpret_cast<std::byte*>(&longest), 1};
-  const Call maximum{.kind = Kind::kAllReduce,
+  // Seconds from host to host: of all their ranks' paths the shortest, since one rank's measurements are long while it
+  // waits for a core.
+  const int count = hosts.count();
+  constexpr double kUnknown = std::numeric_limits<double>::infinity();
+  std::vector<double> paths(static_cast<std::size_t>(count) * static_cast<std::size_t>(count), kUnknown);
+  for (int other = 0; other < count; ++other) {
+    if (other == hosts.mine()) continue;
+    const Duration shortest = network.shortestPath(hosts.ranks(other));
+    if (shortest == Duration::max()) continue;
+    paths[static_cast<std::size_t>(hosts.mine() * count + other)] = std::chrono::duration<double>(shortest).count();
+  }
+  const ConstBlock own{reinterpret_cast<const std::byte*>(paths.data()), paths.size()};
+  const Block ofAll{reinterpret_cast<std::byte*>(paths.data()), paths.size()};
+  const Call minimum{.kind = Kind::kAllReduce,
                      .type = ElementType::kFloat64,
-                     .reduction = Reduction::kMax,
+                     .reduction = Reduction::kMin,
                      .inputs = {&own, 1},
                      .outputs = {&ofAll, 1}};
-  if (Status status = network.runAmong(maximum, {everyone, kAgreements}, deadline); !status) {
+  if (Status status = network.runAmong(minimum, {everyone, kAgreements}, deadline); !status) {
     return status.error();
   }
+  std::chrono::duration<double> longest{0};
+  for (const double path : paths) {
+    if (path != kUnknown) longest = std::max(longest, std::chrono::duration<double>(path));
+  }
   HierarchicalOptions options;
-  if (longest >= std::chrono::duration<double>(kFarAway).count()) options.chunkBytes = kFarChunkBytes;
+  if (longest >= kFarAway) options.chunkBytes = kFarChunkBytes;
+  options.grace = std::max(options.grace, 2 * std::chrono::duration_cast<Duration>(longest));
   return options;
 }
 
@@ -137,7 +150,7 @@ Call HierarchicalExecutor::step(Kind kind) const {
 // Sums only: the network divides, once all ranks' elements are added.
 Status HierarchicalExecutor::within(Call step) {
   if (step.reduction == Reduction::kAverage) step.reduction = Reduction::kSum;
-  Status status = memory_->run(step, isAfterNetwork_ ? later(deadline_, 2 * kGrace) : deadline_);
+  Status status = memory_->run(step, isAfterNetwork_ ? later(deadline_, 2 * options_.grace) : deadline_);
   if (status) return status;
   const bool ended = status.error().code == ErrorCode::kPeerVanished || status.error().code == ErrorCode::kPeerClosed;
   if (Status cause = network_->failureWithin(ended ? kWords : Duration{0}); !cause) return cause;
@@ -149,7 +162,7 @@ Status HierarchicalExecutor::between(const Call& step, std::span<const int> rank
   ++number_;
   isLater_ = isAfterNetwork_ = true;
   if (std::find(ranks.begin(), ranks.end(), rank()) == ranks.end()) return {};
-  return network_->runAmong(step, {ranks, number_}, later(deadline_, kGrace));
+  return network_->runAmong(step, {ranks, number_}, later(deadline_, options_.grace));
 }
 
 std::byte* HierarchicalExecutor::scratch(std::size_t bytes) {

@@ -16,8 +16,9 @@
 // do. Long vectors take these steps in chunks that stay in the cache; where a host is far away, in chunks that fill the
 // path, since each waits for round trips.
 //
-// Bits: memory adds in the order of ranks, the network in that of its algorithm for that number of hosts: so the result
-// depends on the placement of ranks, too.
+// Bits: memory adds in the order of ranks, the network in that of its algorithm for that number of hosts and that size.
+// So the result depends on the placement of ranks, too, and for long vectors on whether a host is far away, as the
+// ranks have agreed when the group was made.
 //
 // An error of one rank is that of all: whoever meets it tells all others over the network, and a rank that waits in
 // memory hears it.
@@ -46,6 +47,9 @@ struct HierarchicalOptions {
   // Of a vector, or of a rank's blocks together. A rank sets at most as much aside.
   std::size_t chunkBytes = 2u << 20;
   std::size_t byLeadersBytes = 32 * 1024;  // shorter vectors are reduced by the leaders
+  // The later a step of a chunk, the later it gives up: so the rank that everybody waits for is named, not one that
+  // waits for it. More than the word of it takes from host to host.
+  Duration grace = std::chrono::milliseconds(50);
 };
 
 class HierarchicalExecutor final : public Executor {

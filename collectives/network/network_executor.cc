@@ -82,15 +82,15 @@ class NetworkExecutor::Impl {
   }
 
   bool wait(const std::function<bool()>& reached, TimePoint deadline) { return progress_.waitUntil(reached, deadline); }
-  Duration longestPath() const {
-    Duration longest{0};
+  Duration shortestPath(std::span<const int> ranks) const {
+    Duration shortest = Duration::max();
     progress_.exclusive([&] {
-      for (const auto& peer : operations_.peers()) {
-        if (peer == nullptr) continue;
-        if (const auto path = peer->channel().path()) longest = std::max(longest, path->minRtt);
+      for (const int rank : ranks) {
+        const auto path = operations_.peers()[static_cast<std::size_t>(rank)]->channel().path();
+        if (path && path->minRtt > Duration{0}) shortest = std::min(shortest, path->minRtt);
       }
     });
-    return longest;
+    return shortest;
   }
   std::string describe() const { return fmt::format("{} ranks over {}", size_, transport_->describe()); }
 
@@ -157,7 +157,7 @@ bool NetworkExecutor::wait(const std::function<bool()>& reached, TimePoint deadl
   return impl_->wait(reached, deadline);
 }
 
-Duration NetworkExecutor::longestPath() const { return impl_->longestPath(); }
+Duration NetworkExecutor::shortestPath(std::span<const int> ranks) const { return impl_->shortestPath(ranks); }
 std::string NetworkExecutor::describe() const { return impl_->describe(); }
 
 }  // namespace gloo_bypass::collectives

@@ -74,8 +74,8 @@ class NetworkExecutor final : public Executor {
   // Drives until `reached`, which runs with exclusive access as `done` does. False: the deadline has passed.
   bool wait(const std::function<bool()>& reached, TimePoint deadline);
 
-  // The round trip to the farthest rank: the shortest that was measured to it. 0 where the transport measures none.
-  Duration longestPath() const;
+  // The shortest round trip that was measured to one of `ranks`, which are others; Duration::max() if none was.
+  Duration shortestPath(std::span<const int> ranks) const;
   // "8 ranks over udp on eth0"
   std::string describe() const;
 

@@ -71,7 +71,9 @@ class MemoryChannel final : public MessageChannel {
   const Error& error() const override { return error_; }
   std::string describePeer() const override;
   ChannelCounters counters() const override { return counters_; }
-  std::optional<PathFigures> path() const override { return PathFigures{.minRtt = 2 * sender_.delay()}; }
+  std::optional<PathFigures> path() const override {
+    return PathFigures{.minRtt = std::max<Duration>(2 * sender_.delay(), std::chrono::microseconds(1))};
+  }
   void close(bool abort) override;
 
   void receive(Parcel& parcel);

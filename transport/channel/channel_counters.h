@@ -30,7 +30,7 @@ struct ChannelCounters {
 
 // A session's current view of its path. Not summed.
 struct PathFigures {
-  Duration smoothedRtt{0}, minRtt{0};
+  Duration smoothedRtt{0}, minRtt{0};  // 0: not measured yet
   std::uint64_t congestionWindowBytes = 0;
   std::size_t datagramBytes = 0;  // largest size sent
 };

@@ -124,15 +124,16 @@ TEST_P(Hierarchical_EveryKind, BegunBefore_GivesThePlainResult) {
   });
 }
 
-// One rank sees a long path: all take the long chunks, whatever they see.
+// A path is long if it is so for all ranks of two hosts: one of them may be waiting for a core.
 TEST(HierarchicalOptions, FarHosts_TakeLongChunksAtAllRanks) {
-  const HostOf hostOf{0, 0, 1, 1};
+  const HostOf hostOf{0, 0, 1, 1, 2, 2};
+  const auto delayOf = [](int rank) { return Duration(std::chrono::milliseconds(rank >= 4 ? 40 : 0)); };
+  const auto ofOneRank = [](int rank) { return Duration(std::chrono::milliseconds(rank == 5 ? 40 : 0)); };
   for (const bool isFar : {false, true}) {
     const auto fabric = gloo_bypass::test::MemoryFabric::make();
     std::vector<std::shared_ptr<Transport>> transports;
-    for (size_t rank = 0; rank < hostOf.size(); ++rank) {
-      const Duration delay = isFar && rank == 3 ? std::chrono::milliseconds(4) : Duration{0};
-      transports.push_back(fabric->makeTransport({.delay = delay}));
+    for (int rank = 0; rank < static_cast<int>(hostOf.size()); ++rank) {
+      transports.push_back(fabric->makeTransport({.delay = isFar ? delayOf(rank) : ofOneRank(rank)}));
     }
     const auto networks = test::connected(transports);
     test::inThreads(static_cast<int>(hostOf.size()), [&](int rank) {
@@ -140,6 +141,11 @@ TEST(HierarchicalOptions, FarHosts_TakeLongChunksAtAllRanks) {
           HierarchicalExecutor::agree(Hosts(rank, hostOf), *networks[static_cast<std::size_t>(rank)], test::soon());
       ASSERT_TRUE(options);
       EXPECT_EQ(options.value().chunkBytes, isFar ? 64u << 20 : 2u << 20) << rank;
+      if (isFar) {
+        EXPECT_GE(options.value().grace, std::chrono::milliseconds(80)) << rank;
+      } else {
+        EXPECT_EQ(options.value().grace, std::chrono::milliseconds(50)) << rank;
+      }
     });
   }
 }
