@@ -103,11 +103,11 @@ void NetworkOperations::fail(Error error, std::uint64_t firstLost) {
   firstLost_.store(firstLost, std::memory_order_release);
   for (const auto& peer : peers_) {
     if (peer == nullptr || peer->ended() != nullptr) continue;
-    (void)copies_.send(*peer, controlKey(),
-                       encode(ControlMessage{.type = ControlMessage::Type::kFailed,
-                                             .code = failure_->code,
-                                             .operation = firstLost,
-                                             .text = failure_->message}));
+    (void)copies_.sendLastWord(*peer, controlKey(),
+                               encode(ControlMessage{.type = ControlMessage::Type::kFailed,
+                                                     .code = failure_->code,
+                                                     .operation = firstLost,
+                                                     .text = failure_->message}));
   }
   mailbox_.fail(*failure_);
 }

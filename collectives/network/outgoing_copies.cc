@@ -7,6 +7,11 @@ namespace gloo_bypass::collectives {
 Status OutgoingCopies::send(Peer& peer, MessageKey key, std::span<const std::byte> head,
                             std::span<const std::byte> rest) {
   if (!hasRoom()) return {ErrorScope::kOperation, ErrorCode::kExhausted, "too many short messages are under way"};
+  return start(peer, key, head, rest);
+}
+
+Status OutgoingCopies::start(Peer& peer, MessageKey key, std::span<const std::byte> head,
+                             std::span<const std::byte> rest) {
   if (free_.empty()) {
     auto copy = std::make_unique<Copy>();
     copy->bytes = std::make_unique_for_overwrite<std::byte[]>(kMostBytes);

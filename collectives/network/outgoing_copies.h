@@ -1,7 +1,7 @@
 // Short messages that are sent from a copy, so that nobody waits for their end: headers of operations with short
 // payloads, control messages.
 //
-// Bound: as many as are under way at once, kMostBytes each; kMostUnderWay of them. Thread: the engine's exclusive
+// Bound: as many as are under way at once, kMostBytes each, and last words beyond that. Thread: the engine's exclusive
 // access. Destroyed after the channels have been closed.
 #pragma once
 
@@ -22,6 +22,8 @@ class OutgoingCopies final : public TransferOwner {
 
   // Errors: kExhausted, later there is room again; the channel's.
   Status send(Peer& peer, MessageKey key, std::span<const std::byte> head, std::span<const std::byte> rest = {});
+  // Why this rank has failed. It finds room whatever is under way: once or twice for each peer.
+  Status sendLastWord(Peer& peer, MessageKey key, std::span<const std::byte> bytes) { return start(peer, key, bytes); }
   // Nothing is under way to a rank that can still be reached.
   bool idle() const;
   bool hasRoom() const { return !free_.empty() || all_.size() < mostUnderWay_; }
@@ -31,6 +33,7 @@ class OutgoingCopies final : public TransferOwner {
     Transfer transfer;
     std::unique_ptr<std::byte[]> bytes;
   };
+  Status start(Peer& peer, MessageKey key, std::span<const std::byte> head, std::span<const std::byte> rest = {});
   void onTransferEnd(Transfer& transfer, std::size_t length) noexcept override;
 
   const std::size_t mostUnderWay_;
