@@ -31,6 +31,9 @@ namespace gloo_bypass::collectives {
 
 class OperationRun final : private TransferOwner {
  public:
+  // Of the memory that slices set aside for sums without a place of their own, beyond that of kSlicesUnderWay.
+  static constexpr std::size_t kMostAsideBytes = 64u << 20;
+
   // `peers` by rank, null for this rank; they and `copies` must outlive this.
   OperationRun(int rank, std::span<const std::unique_ptr<Peer>> peers, OutgoingCopies& copies);
 

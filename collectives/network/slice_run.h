@@ -40,6 +40,7 @@ class SliceRun {
   bool active() const { return stepsLeft_ > 0 || unfinished_; }
   bool stepsOver() const { return stepsLeft_ == 0; }
   std::size_t index() const { return index_; }
+  std::size_t memoryBytes() const { return reserved_; }  // of its own that this slice may use
   std::vector<StepState>& steps() { return steps_; }
   // To or from the step's peers[place].
   Transfer& transfer(std::size_t step, std::size_t place) { return transfers_[steps_[step].firstTransfer + place]; }

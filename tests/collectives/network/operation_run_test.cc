@@ -61,9 +61,15 @@ struct NoEvents final : PeerEvents {
   void onEnded(Peer&) override {}
 };
 
-// Messages that rank 0 of two sends in an all-reduce of so many slices, its header aside, before the other says
-// anything.
-int sentBeforeAnythingComes(bool endsSends, std::size_t slices, Algorithm algorithm = Algorithm::kRing) {
+struct Case {
+  std::size_t slices = 1;
+  Kind kind = Kind::kAllReduce;
+  Choice choice = choiceOf(Algorithm::kRing, 2);
+};
+
+// Messages that rank 0 of two sends in an operation, its header aside, before the other says anything.
+int sentBeforeAnythingComes(bool endsSends, const Case& test) {
+  const auto& [slices, kind, choice] = test;
   TakingTransport transport(endsSends);
   NoEvents events;
   std::vector<std::unique_ptr<Peer>> peers;
@@ -72,14 +78,15 @@ int sentBeforeAnythingComes(bool endsSends, std::size_t slices, Algorithm algori
   EXPECT_TRUE(peers[1]->open(transport, {}).ok());
   OutgoingCopies copies(8);
   OperationRun run(0, peers, copies);
-  const Choice choice = choiceOf(algorithm, 2);
-  const Schedule schedule = findAlgorithm(Kind::kAllReduce, algorithm)->make({.rank = 0, .size = 2});
-  std::vector<float> vector(slices * 2 * choice.partBytes / sizeof(float));
-  auto* const bytes = reinterpret_cast<std::byte*>(vector.data());
-  const ConstBlock input{bytes, vector.size()};
-  const Block output{bytes, vector.size()};
-  const Call call{
-      .kind = Kind::kAllReduce, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = {&output, 1}};
+  const Schedule schedule = findAlgorithm(kind, choice.algorithm)->make({.rank = 0, .size = 2});
+  const std::size_t each = slices * choice.partBytes / sizeof(float);
+  const auto memory = std::make_unique_for_overwrite<float[]>(2 * each);
+  auto* const bytes = reinterpret_cast<std::byte*>(memory.get());
+  const bool scatters = kind == Kind::kReduceScatter;
+  const std::vector<ConstBlock> inputs = scatters ? std::vector<ConstBlock>{{bytes, each}, {bytes + 4 * each, each}}
+                                                  : std::vector<ConstBlock>{{bytes, 2 * each}};
+  const Block output{bytes, scatters ? each : 2 * each};
+  const Call call{.kind = kind, .type = ElementType::kFloat32, .inputs = inputs, .outputs = {&output, 1}};
   const Status begun = run.begin(call, {.number = 1, .choice = choice, .schedule = &schedule, .place = 0, .size = 2});
   EXPECT_TRUE(begun.ok());
   run.cancel();
@@ -87,16 +94,39 @@ int sentBeforeAnythingComes(bool endsSends, std::size_t slices, Algorithm algori
 }
 
 TEST(OperationRun, SendsUnderWay_BoundTheSlices) {
-  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/false, 40), static_cast<int>(kSlicesUnderWay));
-  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/false, 2), 2);
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/false, {.slices = 40}), static_cast<int>(kSlicesUnderWay));
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/false, {.slices = 2}), 2);
 }
 
 // As over a path whose round trip takes longer than to send some slices.
 TEST(OperationRun, NothingLeftToSend_BeginsMoreSlices_UpToABound) {
-  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, 40), static_cast<int>(kMostSlicesUnderWay));
-  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, 7), 7);
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, {.slices = 40}), static_cast<int>(kMostSlicesUnderWay));
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, {.slices = 7}), 7);
   // What several messages are added to waits in memory of the executor.
-  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, 40, Algorithm::kDirect), static_cast<int>(kSlicesUnderWay));
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, {.slices = 40, .choice = choiceOf(Algorithm::kDirect, 2)}),
+            static_cast<int>(kSlicesUnderWay));
+}
+
+// Of many ranks most sums are another rank's: they have no place here but the slice's.
+TEST(OperationRun, SumsAreSetAside_MemoryBoundsTheSlices) {
+  Case test{.slices = 20, .kind = Kind::kReduceScatter};
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, test), static_cast<int>(kMostSlicesUnderWay));
+  test.choice.partBytes = OperationRun::kMostAsideBytes / 8;
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, test), 8);
+}
+
+TEST(OutgoingCopies, PoolIsFull_LastWordGoesAllTheSame) {
+  TakingTransport transport(/*endsSends=*/false);
+  NoEvents events;
+  Peer peer(0, 1, events);
+  ASSERT_TRUE(peer.open(transport, {}).ok());
+  OutgoingCopies copies(2);
+  const std::byte word{1};
+  EXPECT_TRUE(copies.send(peer, controlKey(), {&word, 1}).ok());
+  EXPECT_TRUE(copies.send(peer, controlKey(), {&word, 1}).ok());
+  EXPECT_EQ(copies.send(peer, controlKey(), {&word, 1}).error().code, ErrorCode::kExhausted);
+  EXPECT_TRUE(copies.sendLastWord(peer, controlKey(), {&word, 1}).ok());
+  EXPECT_EQ(transport.sends, 3);
 }
 
 }  // namespace
