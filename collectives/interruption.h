@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "transport/base/status.h"
 #include "transport/base/time.h"
 
 namespace gloo_bypass::collectives {
@@ -16,6 +17,11 @@ namespace gloo_bypass::collectives {
 using Interrupted = bool (*)();
 
 inline std::atomic<Interrupted> interruptedHook{nullptr};  // of the process; nullptr: no thread ever is
+
+// For a group that is not made.
+inline Error interrupted() {
+  return {ErrorScope::kSession, ErrorCode::kCancelled, "the program has ended its wait for the other ranks"};
+}
 
 // Of one wait after another. Of several threads that wait for the same only the one that began asks: it is the
 // program's.

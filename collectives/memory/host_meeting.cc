@@ -14,6 +14,7 @@
 #include <span>
 #include <utility>
 
+#include "collectives/interruption.h"
 #include "transport/base/boot_id.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/packet_socket.h"
@@ -65,11 +66,13 @@ Error HostMeeting::failed(ErrorCode code, const std::string& why) const {
 
 Status HostMeeting::waitFor(int descriptor, const char* what, TimePoint deadline) const {
   pollfd waiting{descriptor, POLLIN, 0};
+  InterruptibleWait wait;
   for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow());
+    const TimePoint now = monotonicNow();
+    if (wait.isInterrupted(now)) return interrupted();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now);
     if (left.count() <= 0) return failed(ErrorCode::kTimedOut, fmt::format("{} did not come in time", what));
-    const int bound = static_cast<int>(std::min<std::int64_t>(left.count(), 60'000));
-    const int ready = ::poll(&waiting, 1, bound);
+    const int ready = ::poll(&waiting, 1, static_cast<int>(std::min(left, InterruptibleWait::kAskEvery).count()));
     if (ready > 0) return {};
     if (ready < 0 && errno != EINTR) {
       const auto [code, text] = failedCall("poll");

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "collectives/interruption.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
@@ -78,7 +79,13 @@ Status awaitAll(int rank, milliseconds timeout, TimePoint deadline, Transport& t
     }
     return failed != nullptr || absent.empty();
   };
-  if (!transport.progress().waitUntil(connected, deadline)) return notCome(rank, timeout, absent);
+  InterruptibleWait wait;
+  for (TimePoint now = monotonicNow();; now = monotonicNow()) {
+    if (wait.isInterrupted(now)) return interrupted();
+    const TimePoint until = std::min<TimePoint>(deadline, now + InterruptibleWait::kAskEvery);
+    if (transport.progress().waitUntil(connected, until)) break;
+    if (until == deadline) return notCome(rank, timeout, absent);
+  }
   return failed == nullptr ? Status() : Status(*failed);
 }
 

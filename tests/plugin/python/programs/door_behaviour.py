@@ -425,6 +425,47 @@ def ctrl_c_while_the_group_is_made():
 
 
 @case
+def ctrl_c_while_ranks_meet():
+    """The other rank has said what the argument names, and stands still."""
+    import gloo_bypass._process_group as ours
+
+    rank, store = int(os.environ["RANK"]), dist.FileStore("store", 2)
+    if rank == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupted_at = []
+
+        def interrupt():
+            wait_for_file("standing-still")
+            time.sleep(0.5)  # until this rank waits for it
+            interrupted_at.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        raised(KeyboardInterrupt, lambda: dist.init_process_group("bypass", store=store, rank=0, world_size=2))
+        assert time.monotonic() - interrupted_at[0] < 20, "it came when the wait was over"
+        touch("interrupted")
+        return
+    make = ours._store_asked
+
+    def make_standing_still(store):
+        ask = make(store)
+
+        def ask_once(what, key, *rest):
+            answer = ask(what, key, *rest)
+            if what == "set" and sys.argv[2] in key:
+                touch("standing-still")
+                wait_for_file("interrupted")
+                print("end=ok", flush=True)
+                os._exit(0)
+            return answer
+
+        return ask_once
+
+    ours._store_asked = make_standing_still
+    dist.init_process_group("bypass", store=store, rank=1, world_size=2)
+
+
+@case
 def store_after_ctrl_c():
     """The program's store is free again, though a thread of ours was waiting in it."""
     is_first = int(os.environ["RANK"]) == 0
