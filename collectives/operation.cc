@@ -153,6 +153,13 @@ std::string faultOf(const Call& call, int rank, int size) {
     case Kind::kScatter:
       return inputs == 0 ? std::string() : differ(call.inputs[self].count, call.outputs[0].count);
     case Kind::kAllToAll:
+      for (std::size_t peer = 0; peer < call.inputs.size(); ++peer) {
+        const bool isEmpty = call.inputs[peer].count == 0 || call.outputs[peer].count == 0;
+        if (peer != self && !isEmpty && call.inputs[peer].data == call.outputs[peer].data) {
+          return fmt::format("{}: the block for rank {} and the one from it are the same memory", nameOf(call.kind),
+                             peer);
+        }
+      }
       return differ(call.inputs[self].count, call.outputs[self].count);
     case Kind::kBarrier:
       return {};

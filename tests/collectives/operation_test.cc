@@ -46,7 +46,7 @@ struct Buffers {
     inputs.clear();
     outputs.clear();
     for (std::size_t count : inputCounts) inputs.push_back({memory.data(), count});
-    for (std::size_t count : outputCounts) outputs.push_back({memory.data(), count});
+    for (std::size_t count : outputCounts) outputs.push_back({memory.data() + memory.size() / 2, count});
     return {.kind = kind, .type = ElementType::kFloat32, .root = root, .inputs = inputs, .outputs = outputs};
   }
 };
@@ -71,6 +71,11 @@ TEST(Call_Fault, WrongShapes_AreNamed) {
   EXPECT_THAT(faultOf(b.call(Kind::kAllGather, {3}, {3}), 0, 2), HasSubstr("1 outputs, this rank needs 2"));
   EXPECT_THAT(faultOf(b.call(Kind::kReduceScatter, {3}, {3}), 0, 2), HasSubstr("1 inputs, this rank needs 2"));
   EXPECT_THAT(faultOf(b.call(Kind::kBroadcast, {3}, {3}, 2), 0, 2), HasSubstr("there is no rank 2 in a group of 2"));
+  Call inPlace = b.call(Kind::kAllToAll, {1, 1}, {1, 1});
+  b.inputs[1].data = b.outputs[1].data;
+  EXPECT_EQ(faultOf(inPlace, 1, 2), "");
+  b.inputs[0].data = b.outputs[0].data;
+  EXPECT_THAT(faultOf(inPlace, 1, 2), HasSubstr("the block for rank 0 and the one from it are the same memory"));
   Call call = b.call(Kind::kAllReduce, {3}, {3});
   call.reduction = Reduction::kBitOr;
   EXPECT_THAT(faultOf(call, 0, 2), HasSubstr("or is not defined for float32"));

@@ -75,6 +75,26 @@ def device_of(tensors: Sequence[torch.Tensor]) -> Optional[torch.device]:
     return device if all(tensor.device == device for tensor in tensors) else None
 
 
+def _span(tensor: torch.Tensor) -> Tuple[int, int]:
+    begin = tensor.data_ptr()
+    return begin, begin + tensor.numel() * tensor.element_size()
+
+
+def apart(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> List[torch.Tensor]:
+    """The inputs; of those in the memory of an output, copies: of an all-to-all a peer's block may come before the one
+    for it has left."""
+    inputs, spans = [local(tensor) for tensor in inputs], [_span(local(tensor)) for tensor in outputs]
+    lowest, highest = min(begin for begin, _ in spans), max(end for _, end in spans)
+
+    def is_apart(tensor: torch.Tensor) -> bool:
+        begin, end = _span(tensor)
+        if end <= lowest or highest <= begin or not is_in_order(tensor):  # what is not in order is copied anyway
+            return True
+        return all(end <= other_begin or other_end <= begin for other_begin, other_end in spans)
+
+    return [tensor if is_apart(tensor) else tensor.clone() for tensor in inputs]
+
+
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().reshape(-1).view(torch.uint8)
 
