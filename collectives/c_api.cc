@@ -28,9 +28,10 @@ static_assert(GLOO_BYPASS_BARRIER == static_cast<int>(Kind::kBarrier) &&
               GLOO_BYPASS_FLOAT64 == static_cast<int>(ElementType::kFloat64) &&
               GLOO_BYPASS_XOR == static_cast<int>(Reduction::kBitXor));
 
-int failureOf(ErrorCode code) {
-  switch (code) {
+int failureOf(const Error& error) {
+  switch (error.code) {
     case ErrorCode::kInvalidArgument:
+      return error.scope == ErrorScope::kOperation ? GLOO_BYPASS_ARGUMENT : GLOO_BYPASS_INVALID;
     case ErrorCode::kMessageTooLong:
       return GLOO_BYPASS_INVALID;
     case ErrorCode::kTimedOut:
@@ -48,7 +49,7 @@ int failureOf(ErrorCode code) {
 int answer(const Status& status, char* error, std::size_t capacity) {
   if (status) return 0;
   copyInC(status.error().message, error, capacity);
-  return failureOf(status.error().code);
+  return failureOf(status.error());
 }
 
 // No exception leaves the functions below: what they call throws when memory or threads run out.
@@ -147,7 +148,7 @@ void reportTo(gloo_bypass_done done, void* context, const Status& status, int pe
   if (status) {
     done(context, 0, "", peer);
   } else {
-    done(context, failureOf(status.error().code), status.error().message.c_str(), peer);
+    done(context, failureOf(status.error()), status.error().message.c_str(), peer);
   }
 }
 

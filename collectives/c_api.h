@@ -18,11 +18,12 @@ extern "C" {
 #define GLOO_BYPASS_COLLECTIVES_VERSION 2
 
 enum gloo_bypass_failure {
-  GLOO_BYPASS_INVALID = 1, /* the call is wrong, or ranks called different operations */
+  GLOO_BYPASS_INVALID = 1, /* ranks called different operations */
   GLOO_BYPASS_TIMED_OUT = 2,
   GLOO_BYPASS_PEER_LOST = 3, /* a rank ended or left */
   GLOO_BYPASS_ABORTED = 4,
-  GLOO_BYPASS_FAILED = 5 /* anything else */
+  GLOO_BYPASS_FAILED = 5,  /* anything else */
+  GLOO_BYPASS_ARGUMENT = 6 /* the call is wrong by itself; the group goes on */
 };
 
 /* Values as collectives/operation.h orders them. */

@@ -92,7 +92,7 @@ void Mailbox::onTransferEnd(Transfer& transfer, std::size_t length) noexcept {
     const int peer = transfer.peer->rank();
     Status status;
     if (!transfer.sends && length != transfer.bytes) {
-      status = Status(ErrorScope::kOperation, ErrorCode::kInvalidArgument,
+      status = Status(ErrorScope::kSession, ErrorCode::kInvalidArgument,
                       fmt::format("rank {} sent {} bytes with tag {}, and rank {} receives {}", peer, length,
                                   letter->message.tag, rank_, transfer.bytes));
     }

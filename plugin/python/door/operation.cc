@@ -234,7 +234,7 @@ void setException(int failure, const char* error) {
 }
 
 PyObject* setErrors(PyObject*, PyObject* classes) {
-  if (!PyTuple_Check(classes) || PyTuple_Size(classes) != GLOO_BYPASS_FAILED) {
+  if (!PyTuple_Check(classes) || PyTuple_Size(classes) != GLOO_BYPASS_ARGUMENT) {
     PyErr_SetString(PyExc_TypeError, "errors() needs a class for each kind of failure");
     return nullptr;
   }

@@ -40,7 +40,7 @@ PyObject* post(PyObject* module, PyObject* callable);
 
 // Sets the exception for a failed call, of the class for `failure`.
 void setException(int failure, const char* error);
-// errors(tuple of 5 classes, in the order of enum gloo_bypass_failure)
+// errors(tuple of 6 classes, in the order of enum gloo_bypass_failure)
 PyObject* setErrors(PyObject* module, PyObject* classes);
 
 }  // namespace gloo_bypass::door

@@ -25,9 +25,13 @@ from . import _door, _library, _other_backends, _stats, _work
 from ._calls import c10d
 from ._membership import Membership, Unconnected
 from ._queue import Queue
+from ._tensors import ArgumentError
 from ._work import milliseconds
 
 _LONGEST_PAUSE_S = 0.1
+#: How long a group's end waits for what this rank has started and peers may still need. Not if an exception ends it, so
+#: that the others learn of it at once.
+_LONGEST_DRAIN_MS = 60_000
 _LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
 _door.main_thread(threading.main_thread().ident or 0)
@@ -38,6 +42,7 @@ _door.errors(
         dist.DistBackendError,  # a rank ended
         dist.DistBackendError,  # abort
         dist.DistBackendError,
+        ArgumentError,
     )
 )
 

@@ -111,6 +111,10 @@ def wrong_arguments():
     )
     assert "PREMUL" in raised(ValueError, lambda: dist.all_reduce(one, torch.distributed._make_nccl_premul_sum(2.0)))
     assert "cannot be reduced" in raised(ValueError, lambda: group.allreduce([one.to(torch.float8_e4m3fn)]))
+    for tensor, reduction in ((one.long(), dist.ReduceOp.AVG), (one, dist.ReduceOp.BAND)):
+        assert "is not defined for" in raised(ValueError, lambda: dist.all_reduce(tensor, reduction))
+        started = dist.all_reduce(tensor, reduction, async_op=True)
+        assert "is not defined for" in raised(ValueError, started.wait)
     whole = torch.ones(4 * size)
     for call, outputs, inputs in (
         (group.allgather_into_tensor_coalesced, [whole], [one, one]),
