@@ -9,6 +9,7 @@ import functools
 import inspect
 import os
 import sys
+import sysconfig
 from typing import Any, Callable, Dict, List, Optional
 
 #: The backend's name in init_process_group.
@@ -74,11 +75,22 @@ class Request:
 _request: Optional[Request] = None
 
 
-def _create(options: Any, unused: Any = None) -> Any:
-    """The creator of the backend: loads the plug-in."""
+def load_groups() -> Any:
+    """The module that makes our groups; loads the plug-in. The extension module would crash where there is no GIL:
+    objects look otherwise there."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        raise ImportError(
+            f"gloo_bypass: the backend {NAME!r} needs a Python that has a GIL, and {sys.executable} is free-threaded: "
+            "use the other build of this Python"
+        )
     from gloo_bypass import _process_group
 
-    return _process_group.create(options, _request)
+    return _process_group
+
+
+def _create(options: Any, unused: Any = None) -> Any:
+    """The creator of the backend."""
+    return load_groups().create(options, _request)
 
 
 def refuse(*unused: Any) -> Any:

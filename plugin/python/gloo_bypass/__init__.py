@@ -14,7 +14,12 @@ Every setting is a GLOO_BYPASS_* variable; docs/configuration.md lists them. `py
 available() returns; its --listen and --probe say whether UDP goes between two hosts.
 """
 
-from gloo_bypass_autoload import is_old as _is_old, refuse as _refuse, register as _register
+from gloo_bypass_autoload import (
+    is_old as _is_old,
+    load_groups as _load_groups,
+    refuse as _refuse,
+    register as _register,
+)
 
 import datetime as _datetime
 from typing import Any as _Any
@@ -35,9 +40,7 @@ def make_group(
     """
     if _is_old():
         _refuse()
-    from ._process_group import ProcessGroup
-
-    return ProcessGroup(store, rank, size, timeout)
+    return _load_groups().ProcessGroup(store, rank, size, timeout)
 
 
 __all__ = [
