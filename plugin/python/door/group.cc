@@ -1,5 +1,6 @@
 #include "plugin/python/door/group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <string>
@@ -17,6 +18,7 @@ struct Group {
   int running;               // calls on callers' threads; with the GIL
   int inHandlers;            // those within which a signal's handler runs; with the GIL
   int underWay;              // started and not ended; with the service's lock
+  int owed;                  // of these all but receives: peers may need them; with the service's lock
   bool closing;
   bool leaves;  // close() could not wait for a call of it, which destroys the group when it returns
 };
@@ -152,12 +154,13 @@ PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t numbe
 
 // Begins what `begin` begins, with `finish` and the operation; the result is the operation.
 template <typename Begin>
-PyObject* startOperation(Group* group, PyObject* keep, bool isMessage, Begin begin) {
-  Operation* const operation = newOperation(group, keep, isMessage);
+PyObject* startOperation(Group* group, PyObject* keep, Task task, Begin begin) {
+  Operation* const operation = newOperation(group, keep, task);
   if (operation == nullptr) return nullptr;
   {
     const std::lock_guard lock(service().mutex);
     ++group->underWay;
+    group->owed += task != Task::kReceive;
   }
   const Inside inside(group);  // it may end before begin() returns
   PyThreadState* const state = PyEval_SaveThread();
@@ -173,7 +176,7 @@ PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
   if (!argumentsAre(number, kCallArguments + 1, kCallSignature) || !isUsable(of(self))) return nullptr;
   if (!takeCall(arguments, call, inputs, outputs)) return nullptr;
   Group* const group = of(self);
-  return startOperation(group, arguments[kCallArguments], /*isMessage=*/false,
+  return startOperation(group, arguments[kCallArguments], Task::kCollective,
                         [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
 }
 
@@ -192,7 +195,7 @@ PyObject* send(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
   gloo_bypass_message message;
   if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
   Group* const group = of(self);
-  return startOperation(group, arguments[4], /*isMessage=*/true,
+  return startOperation(group, arguments[4], Task::kSend,
                         [&](Operation* operation) { group->table->send(group->group, &message, finish, operation); });
 }
 
@@ -201,7 +204,7 @@ PyObject* receive(PyObject* self, PyObject* const* arguments, Py_ssize_t number)
   gloo_bypass_message message;
   if (!isUsable(of(self)) || !takeMessage(arguments, number, message)) return nullptr;
   Group* const group = of(self);
-  return startOperation(group, arguments[4], /*isMessage=*/true, [&](Operation* operation) {
+  return startOperation(group, arguments[4], Task::kReceive, [&](Operation* operation) {
     group->table->receive(group->group, &message, finish, operation);
   });
 }
@@ -214,6 +217,31 @@ PyObject* abortGroup(PyObject* self, PyObject*) {
     group->table->abort(group->group);
     PyEval_RestoreThread(state);
     --group->running;
+  }
+  Py_RETURN_NONE;
+}
+
+// drain(limit_ms): waits until collectives and sends that were started have ended, since peers may still need them; not
+// while a call of the group waits for one, as the group's end is to end that call.
+PyObject* drain(PyObject* self, PyObject* argument) {
+  Group* const group = of(self);
+  long long limitMs = 0;
+  if (!isInteger(argument, limitMs)) return nullptr;
+  if (group->group == nullptr || group->closing || group->running > 0 || !belongsToThisProcess(group)) Py_RETURN_NONE;
+  const Inside inside(group);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(limitMs);
+  for (auto now = std::chrono::steady_clock::now(); now < end; now = std::chrono::steady_clock::now()) {
+    hasten(group);
+    bool drained = false;
+    PyThreadState* const state = PyEval_SaveThread();
+    {
+      std::unique_lock lock(service().mutex);
+      const auto until = std::min(end, now + kLookForSignals);
+      drained = service().ended.wait_until(lock, until, [group] { return group->owed == 0; });
+    }
+    PyEval_RestoreThread(state);
+    if (runHandlers() != 0) return nullptr;
+    if (drained || group->closing) break;
   }
   Py_RETURN_NONE;
 }
@@ -302,6 +330,7 @@ PyMethodDef groupMethods[] = {
     {"receive", fast(receive), METH_FASTCALL, "Starts to receive a message -> Operation."},
     {"busy", isBusy, METH_NOARGS, "Whether a call is under way."},
     {"abort", abortGroup, METH_NOARGS, "Ends every wait, here and in the peers."},
+    {"drain", drain, METH_O, "drain(limit_ms): waits for collectives and sends that were started."},
     {"close", closeGroup, METH_NOARGS, "Leaves the group; aborts what is under way."},
     {"describe", describe, METH_NOARGS, "How the ranks are connected."},
     {nullptr, nullptr, 0, nullptr}};
@@ -318,8 +347,9 @@ bool makeGroupType(PyObject* module) {
   return PyModule_AddObject(module, "Group", type) == 0;
 }
 
-void operationHasEnded(Group* group) {
+void operationHasEnded(Group* group, Task task) {
   --group->underWay;
+  group->owed -= task != Task::kReceive;
   service().ended.notify_all();
 }
 
@@ -364,6 +394,13 @@ PyObject* createGroup(PyObject*, PyObject* arguments) {
   }
   Py_DECREF(reinterpret_cast<PyObject*>(group));
   return nullptr;
+}
+
+void abortKeepingException(Group* group) {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  Py_XDECREF(abortGroup(reinterpret_cast<PyObject*>(group), nullptr));
+  PyErr_Restore(type, value, traceback);
 }
 
 void hasten(const Group* group) {

@@ -8,14 +8,22 @@
 
 namespace gloo_bypass::door {
 
+enum class Task : std::uint8_t;
+
+// How often a waiting thread looks for signals, such as Ctrl-C.
+inline constexpr std::chrono::milliseconds kLookForSignals{100};
+
 bool makeGroupType(PyObject* module);
 // create(address of the table, rank, size, timeout_ms, transport, interface, store) -> Group
 PyObject* createGroup(PyObject* module, PyObject* arguments);
 
 // An operation of the group is no longer under way. With the service's lock.
-void operationHasEnded(Group* group);
+void operationHasEnded(Group* group, Task task);
 // False in a forked child, where the group's threads are not.
 bool belongsToThisProcess(const Group* group);
+
+// Ends the group for all its ranks, and leaves the exception that is set as it is. With the GIL.
+void abortKeepingException(Group* group);
 
 // Wakes the group's thread for operations that nobody waits for. With the GIL.
 void hasten(const Group* group);

@@ -9,9 +9,6 @@
 namespace gloo_bypass::door {
 namespace {
 
-// How often a waiting thread looks for signals, such as Ctrl-C.
-constexpr std::chrono::milliseconds kLookForSignals{100};
-
 PyTypeObject* operationType = nullptr;
 PyObject* errorClasses = nullptr;
 
@@ -63,7 +60,7 @@ PyObject* wait(PyObject* self, PyObject* argument) {
     {
       const Help help(operation->group);
       PyThreadState* const state = PyEval_SaveThread();
-      if (operation->isMessage) {
+      if (operation->task != Task::kCollective) {
         help.drive(hasEnded, operation, until);
       } else if (timeoutMs == 0) {
         help.assist(hasEnded, operation);
@@ -79,7 +76,11 @@ PyObject* wait(PyObject* self, PyObject* argument) {
       }
       PyEval_RestoreThread(state);
       // A signal's handler may have raised an exception, in assist or now: within this call of the group.
-      if (PyErr_Occurred() != nullptr || (!done && runHandlers() != 0)) return nullptr;
+      if (PyErr_Occurred() != nullptr || (!done && runHandlers() != 0)) {
+        // What is still under way would go on writing to the caller's memory, or take a message from a later call.
+        if (!done) abortKeepingException(operation->group);
+        return nullptr;
+      }
     }
     late = timeoutMs > 0 && std::chrono::steady_clock::now() >= end;
   }
@@ -152,7 +153,7 @@ bool makeOperationType(PyObject* module) {
   return PyModule_AddObject(module, "Operation", type) == 0;
 }
 
-Operation* newOperation(Group* group, PyObject* keep, bool isMessage) {
+Operation* newOperation(Group* group, PyObject* keep, Task task) {
   Operation* const operation = PyObject_New(Operation, operationType);
   if (operation == nullptr) return nullptr;
   constexpr std::size_t kHead = offsetof(Operation, group);
@@ -161,7 +162,7 @@ Operation* newOperation(Group* group, PyObject* keep, bool isMessage) {
   operation->group = group;
   Py_INCREF(keep);
   operation->keep = keep;
-  operation->isMessage = isMessage;
+  operation->task = task;
   operation->peer = -1;
   Py_INCREF(reinterpret_cast<PyObject*>(operation));  // while it is under way
   return operation;
@@ -175,7 +176,7 @@ void finish(void* context, int failure, const char* error, int peer) {
   operation->peer = peer;
   if (failure != 0) operation->error = strdup(error == nullptr ? "no reason given" : error);
   operation->done = true;
-  operationHasEnded(operation->group);
+  operationHasEnded(operation->group, operation->task);
   if (operation->waiters > 0) operation->changed->notify_all();
   if (operation->callbacks != nullptr) {
     queueCallbacks(operation);
@@ -190,7 +191,7 @@ PyObject* post(PyObject*, PyObject* callable) {
   PyObject* const list = PyList_New(0);
   if (list == nullptr) return nullptr;
   Operation* const none =
-      PyList_Append(list, callable) == 0 ? newOperation(nullptr, Py_None, /*isMessage=*/false) : nullptr;
+      PyList_Append(list, callable) == 0 ? newOperation(nullptr, Py_None, Task::kCollective) : nullptr;
   if (none == nullptr) {
     Py_DECREF(list);
     return nullptr;

@@ -8,12 +8,14 @@
 
 namespace gloo_bypass::door {
 
+enum class Task : std::uint8_t { kCollective, kSend, kReceive };
+
 struct Operation {
   PyObject_HEAD
       // With the GIL:
-      Group* group;     // owned; nullptr: what post() made, which Python does not see
-  PyObject* keep;       // owned; what must live until the end
-  bool isMessage;       // a send or a receive
+      Group* group;  // owned; nullptr: what post() made, which Python does not see
+  PyObject* keep;    // owned; what must live until the end
+  Task task;
   PyObject* callbacks;  // owned list; nullptr until there is one. Changed with the GIL and the lock
   // With the service's lock, or once `done` was seen to be true:
   bool done;
@@ -28,7 +30,7 @@ struct Operation {
 bool makeOperationType(PyObject* module);
 
 // One that is under way: the caller hands its gloo_bypass_done `finish` and the result as context. Steals no reference.
-Operation* newOperation(Group* group, PyObject* keep, bool isMessage);
+Operation* newOperation(Group* group, PyObject* keep, Task task);
 // A gloo_bypass_done; on any thread.
 void finish(void* operation, int failure, const char* error, int peer);
 // Drops the reference of an operation that was under way. With the GIL.

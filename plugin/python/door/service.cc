@@ -36,8 +36,6 @@ constexpr int kMostThreads = 64;  // nested waits in callbacks; more of them wai
 constexpr std::chrono::milliseconds kDropAfter{20};
 // How long the end of the program waits for callbacks that have begun.
 constexpr std::chrono::seconds kLastCallbacks{5};
-// How often a thread that waits for the store looks for signals, such as Ctrl-C.
-constexpr std::chrono::milliseconds kLookForSignals{100};
 // How much longer than the store's own timeout to wait for a thread that asks it.
 constexpr std::chrono::seconds kAnswerGrace{10};
 

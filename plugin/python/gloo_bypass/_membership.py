@@ -30,6 +30,9 @@ class Unconnected:
     def abort(self) -> None:
         pass
 
+    def drain(self, limit_ms: int) -> None:
+        pass
+
     close = abort
 
 

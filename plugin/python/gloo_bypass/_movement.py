@@ -10,7 +10,7 @@ from ._calls import Tensors, c10d, check_numel, check_pairs, listed, only, optio
 from ._reductions import Reductions
 from ._several import check_alike
 from ._tensors import ArgumentError, Staging
-from ._work import DONE, Work
+from ._work import DONE, Message, Work, milliseconds
 
 _ANY_PEER = -1
 _TAGS = 0xFFFFFFFF
@@ -288,7 +288,7 @@ class Movement(Reductions):
         length = elements // staging.scale * staging.width
         event = _profiling.message_event(self._says, "send", tensor)
         operation = self._door.send(peer, tag & _TAGS, address, length, staging.kept)
-        return Work((operation,), [tensor], event=event)
+        return self._message(operation, f"send to rank {peer} with tag {tag}", [tensor], None, event)
 
     def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
         tensor = only("recv", "tensor", listed(tensors))
@@ -309,7 +309,12 @@ class Movement(Reductions):
         length = elements // staging.scale * staging.width
         event = _profiling.message_event(self._says, title, tensor)
         operation = self._door.receive(peer, tag & _TAGS, address, length, staging.kept)
-        return Work((operation,), [tensor], staging.copy_back if staging.copies else None, event)
+        sender = "any rank" if peer == _ANY_PEER else f"rank {peer}"
+        finish = staging.copy_back if staging.copies else None
+        return self._message(operation, f"recv from {sender} with tag {tag}", [tensor], finish, event)
+
+    def _message(self, operation: Any, what: str, *more: Any) -> Work:
+        return Message(operation, self._timeout_ms or milliseconds(self._timeout), self._door.abort, what, *more)
 
     def _check_peer(self, peer: int) -> None:
         if not 0 <= peer < self._size or peer == self._rank:

@@ -12,6 +12,7 @@ import atexit
 import ctypes
 import datetime
 import os
+import sys
 import threading
 import time
 import weakref
@@ -158,18 +159,29 @@ class ProcessGroup(Membership):
 
     def shutdown(self) -> None:
         _LIVE.discard(self)
-        self._door.close()
-        self._queue.close()
+        try:
+            if sys.exc_info()[0] is None:
+                self._door.drain(_LONGEST_DRAIN_MS)
+        finally:
+            self._door.close()
+            self._queue.close()
         for _, backend in self._others.values():
             backend.shutdown()
 
 
 def _leave_all() -> None:
     """Groups that the program has not destroyed, before Python ends under their threads."""
-    for group in list(_LIVE):
-        group._door.close()
-        group._queue.close()
-    _door.close()
+    groups = list(_LIVE)
+    try:
+        if not hasattr(sys, "last_type"):  # of an exception that nobody caught
+            end = time.monotonic() + _LONGEST_DRAIN_MS / 1000
+            for group in groups:
+                group._door.drain(max(0, round(1000 * (end - time.monotonic()))))
+    finally:
+        for group in groups:
+            group._door.close()
+            group._queue.close()
+        _door.close()
 
 
 atexit.register(_leave_all)

@@ -42,12 +42,21 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         self._event = event
         if event is not None:
             when_all_are_done(operations, event.end)
+        self._fault: Optional[BaseException] = None  # of taking results back
+        #: Copies to a device's memory belong on the stream of whoever waits.
+        self._settles_alone = finish is not None and not arrivals and all(one.is_cpu for one in _tensors_in(result))
+        if self._settles_alone:
+            when_all_are_done(operations, self._settle_unasked)
+
+    def _await(self) -> None:
+        """Until all have ended; raises what failed."""
+        for operation in self._operations:
+            operation.wait(0)
 
     def _settle(self) -> None:
         """Once all have ended: raises what failed, else copies results to where they belong."""
         try:
-            for operation in self._operations:
-                operation.wait(0)
+            self._await()
         finally:
             if self._event is not None:
                 self._event.end()
@@ -59,6 +68,14 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
                 self._finish = None
                 for arrival in self._arrivals:  # whoever waits later, on another stream, waits for these copies too
                     arrival.event = arrival.device.now()
+
+    def _settle_unasked(self) -> None:
+        """Programs ask is_completed(), or nothing at all."""
+        if self.exception() is None:
+            try:
+                self._settle()
+            except Exception as fault:
+                self._fault = fault
 
     def wait(self, timeout: datetime.timedelta = _NO_LIMIT) -> bool:
         if timeout:
@@ -73,11 +90,13 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         self.wait()
 
     def is_completed(self) -> bool:
-        return all(operation.done() for operation in self._operations)
+        if not all(operation.done() for operation in self._operations):
+            return False
+        return self._finish is None or not self._settles_alone or self.exception() is not None
 
     def exception(self) -> Optional[BaseException]:
         failures = [operation.failure() for operation in self._operations]
-        return next((failure for failure in failures if failure is not None), None)
+        return next((failure for failure in failures if failure is not None), self._fault)
 
     def is_success(self) -> bool:
         return self.is_completed() and self.exception() is None
@@ -112,9 +131,31 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         return future
 
 
+class Message(Work):
+    """A send or a receive. Who waits for it waits for at most the group's timeout; then the group ends, since what was
+    posted would go on using the tensor."""
+
+    def __init__(self, operation: Any, limit_ms: int, abort: Callable[[], None], what: str, *more: Any) -> None:
+        self._limit_ms, self._abort, self._what = limit_ms, abort, what
+        super().__init__((operation,), *more)  # the operation may have ended
+
+    def _await(self) -> None:
+        if self._operations[0].wait(self._limit_ms):
+            return
+        self._abort()
+        raise torch.distributed.DistNetworkError(
+            f"gloo_bypass: {self._what} did not end in {self._limit_ms} ms, the group's timeout, and the group has "
+            "ended with it: is the other rank still computing? init_process_group(timeout=...) gives it longer"
+        )
+
+
+def _tensors_in(result: Sequence[Any]) -> List[torch.Tensor]:
+    return [tensor for each in result for tensor in (each if isinstance(each, (list, tuple)) else (each,))]
+
+
 def devices_of(result: Sequence[Any]) -> List[torch.device]:
     """That a future has to know of, so that streams which use its value wait for it. `result`: tensors, or lists."""
-    tensors = [tensor for each in result for tensor in (each if isinstance(each, (list, tuple)) else (each,))]
+    tensors = _tensors_in(result)
     if all(tensor.is_cpu for tensor in tensors):
         return []
     return list({tensor.device for tensor in tensors if tensor.is_cuda})
@@ -162,7 +203,8 @@ def joined(works: Sequence[Work], result: List[torch.Tensor], event: Optional[_p
 
     operations = [operation for work in works for operation in work._operations]
     arrivals = [arrival for work in works for arrival in work._arrivals]
-    return Work(operations, result, finish, event, arrivals)
+    copies = any(work._finish is not None for work in works)
+    return Work(operations, result, finish if copies else None, event, arrivals)
 
 
 def serve() -> None:

@@ -48,6 +48,9 @@ def test_Messages_TagsAndAnySource_AreAsGloos(new_enough, size):
         ("transport_is_required", 2),
         ("other_devices", 2),
         ("time_passes", 2),
+        ("message_does_not_come", 2),
+        ("results_are_there_without_a_wait", 2),
+        ("leaves_what_others_need", 2),
         ("barrier_without_a_rank", 3),
         ("ctrl_c_while_the_group_is_made", 2),
         ("store_after_ctrl_c", 2),
@@ -116,6 +119,30 @@ def test_Setting_CollectivesAreNeither_GroupSaysWhatIsAllowed(new_enough):
 def test_Wait_CtrlC_RaisesKeyboardInterrupt(new_enough, transport):
     with ranks_of("door_behaviour.py", 2, "ctrl_c", GLOO_DEVICE_TRANSPORT=transport) as ranks:
         ranks.succeed()
+
+
+# What a rank publishes last before the others connect to it.
+@pytest.mark.parametrize("transport, key", [("DPDK", ""), ("UDP", "network/")])
+def test_GroupIsMade_CtrlCWhileRanksConnect_RaisesKeyboardInterrupt(new_enough, transport, key):
+    with ranks_of("door_behaviour.py", 2, "ctrl_c_while_ranks_meet", key, GLOO_DEVICE_TRANSPORT=transport) as ranks:
+        ranks.succeed()
+
+
+@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
+def test_AllToAll_InPlace_IsRight(new_enough, transport):
+    with ranks_of("door_behaviour.py", 3, "all_to_all_in_place", GLOO_DEVICE_TRANSPORT=transport) as ranks:
+        ranks.succeed()
+
+
+def test_Group_FreeThreadedPython_OneLineSaysNo(new_enough, tmp_path):
+    program = (
+        "import sysconfig, torch, gloo_bypass, torch.distributed as d\n"
+        "known = sysconfig.get_config_var\n"
+        "sysconfig.get_config_var = lambda name: 1 if name == 'Py_GIL_DISABLED' else known(name)\n"
+        "d.init_process_group('bypass', store=d.HashStore(), rank=0, world_size=1)"
+    )
+    result = run(["-c", program], environment_for(tmp_path), status=1)
+    assert "ImportError: gloo_bypass: the backend 'bypass' needs a Python that has a GIL" in result.stderr
 
 
 @pytest.mark.parametrize("transport", ["DPDK", "UDP"])

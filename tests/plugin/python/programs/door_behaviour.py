@@ -241,6 +241,59 @@ def time_passes():
 
 
 @case
+def message_does_not_come():
+    """The group's timeout ends the wait, and with it the group, as over Gloo."""
+    rank, size = start()
+    short = dist.new_group()
+    tensor = torch.ones(1)
+    if rank == 0:
+        dist.recv(tensor, group=short, group_src=1)
+        short.set_timeout(seconds(1))
+        began = time.monotonic()
+        text = raised(dist.DistNetworkError, lambda: dist.recv(tensor, group=short, group_src=1))
+        assert "recv from rank 1 with tag 0 did not end in 1000 ms" in text, text
+        assert 0.5 < time.monotonic() - began < 30
+        touch("given-up")
+    else:
+        dist.send(tensor, group=short, group_dst=0)
+        wait_for_file("given-up")
+        assert "abort" in raised(dist.DistBackendError, lambda: dist.all_reduce(tensor, group=short))
+    dist.barrier()
+
+
+@case
+def results_are_there_without_a_wait():
+    """Of tensors that operations have to copy."""
+    rank, size = start()
+    wide, total = torch.full((1000, 3), rank + 1.0), size * (size + 1) / 2
+    work = dist.all_reduce(wide[:, 0], async_op=True)
+    wait_until(work.is_completed)
+    assert (wide[:, 0] == total).all()
+    dist.all_reduce(wide[:, 1], async_op=True)
+    dist.group.WORLD.allreduce_coalesced([wide[:, 2]])
+    wait_until(lambda: (wide == total).all())
+    if rank == 0:
+        dist.send(torch.arange(1000.0), 1)
+    else:
+        work = dist.irecv(wide[:, 0], 0)
+        wait_until(work.is_completed)
+        assert wide[:, 0].tolist() == torch.arange(1000.0).tolist()
+
+
+@case
+def all_to_all_in_place():
+    rank, size = start()
+    tensor = torch.arange(float(size)).repeat_interleave(1 << 19) + 10 * rank
+    dist.all_to_all_single(tensor, tensor)
+    for peer, block in enumerate(tensor.chunk(size)):
+        assert (block == 10 * peer + rank).all(), peer
+    blocks = list(tensor.chunk(size))
+    dist.all_to_all(blocks, blocks)
+    for peer, block in enumerate(blocks):
+        assert (block == 10 * rank + peer).all(), peer
+
+
+@case
 def barrier_without_a_rank():
     rank, size = start()
     if rank == size - 1:
@@ -301,7 +354,8 @@ def ctrl_c():
         wait_for_file("seen")
     dist.all_reduce(tensor, group=other)
     if rank == 1:
-        assert "abort" in raised(dist.DistBackendError, lambda: dist.all_reduce(tensor, group=groups[0]))
+        for group in groups:
+            assert "abort" in raised(dist.DistBackendError, lambda: dist.all_reduce(tensor, group=group))
     dist.barrier()
 
 
@@ -622,6 +676,24 @@ def ends_with_work_under_way():
         dist.recv_anysource = None
         dist.irecv(torch.zeros(1), 1)
         dist.all_reduce(torch.ones(1), async_op=True).get_future()
+
+
+@case
+def leaves_what_others_need():
+    """A rank that needs no result has no reason to wait for its operation."""
+    rank, size = start()
+    group = dist.new_group()
+    tensor = torch.full((3,), rank + 1.0)
+    if rank == 0:
+        dist.reduce(tensor, dst=1, group=group, async_op=True)
+        touch("leaves")
+        dist.destroy_process_group(group)
+    else:
+        wait_for_file("leaves")
+        time.sleep(0.3)  # in which an end that waits for nothing would come here
+        dist.reduce(tensor, dst=1, group=group)
+        assert (tensor == 3).all()
+    dist.barrier()
 
 
 @case
