@@ -130,7 +130,7 @@ std::string Corpus::fingerprint() const {
   const int64_t samples = std::min(kSamples, sampleCount_);
   Sha256 digest;
   for (int64_t i = 0; i < samples; ++i) {
-    const auto tokens = sample(sampleCount_ / samples * i);
+    const auto tokens = sample(i * (sampleCount_ - 1) / std::max<int64_t>(samples - 1, 1));  // the last one, too
     digest.add(std::as_bytes(std::span(tokens)));
   }
   return digest.hex().substr(0, 16);

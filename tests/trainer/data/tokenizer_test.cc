@@ -5,6 +5,8 @@
 #include <functional>
 #include <map>
 #include <random>
+#include <set>
+#include <string>
 #include <utility>
 
 #include <gtest/gtest.h>
@@ -248,6 +250,22 @@ TEST(Corpus, Samples_AreConsecutiveWithTargetsOneFurther) {
   const auto sample = corpus.sample(1);
   EXPECT_EQ(std::vector<int32_t>(sample.begin(), sample.end()), tokenizer.encode("defg"));
   EXPECT_EQ(Corpus(folder / "text", tokenizer, 3, 2).sampleCount(), 2);
+}
+
+TEST(Corpus, TextDiffersAtItsBeginningOrEnd_FingerprintDiffersToo) {
+  const TemporaryFolder folder;
+  auto tokenizer = Tokenizer::bytes();
+  for (const std::size_t samples : {1, 2, 255, 256, 257, 400, 1000}) {
+    const std::size_t bytes = 3 * samples + 1;
+    std::set<std::string> all;
+    for (const std::size_t changed : {bytes, std::size_t{0}, bytes - 1}) {  // the first is beyond the text
+      std::string text(bytes + 1, 'a');
+      text[changed] = 'b';
+      writeText(folder / "text", text.substr(0, bytes));
+      all.insert(Corpus(folder / "text", tokenizer, 3, 0).fingerprint());
+    }
+    EXPECT_EQ(all.size(), 3u) << samples;
+  }
 }
 
 TEST(Passages, LinesAndParagraphs_AreTrimmedAndBlankOnesAreNone) {
