@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,6 +33,17 @@ void writeAll(int fd, const std::string& path, std::span<const std::byte> bytes)
     }
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
+}
+
+// Not if a full disk has cut the last line off. Pipes and devices have no last byte.
+bool endsWithALine(const std::string& path) {
+  std::error_code failed;
+  const auto length = std::filesystem::is_regular_file(path, failed) ? std::filesystem::file_size(path, failed) : 0;
+  std::ifstream file(path, std::ios::binary);
+  if (failed || length == 0 || !file.seekg(static_cast<std::streamoff>(length) - 1)) {
+    return true;
+  }
+  return file.get() == '\n';
 }
 
 // A folder of shards may have more files than a process may open unasked.
@@ -159,6 +171,7 @@ LineWriter::LineWriter(const std::string& path, Existing existing)
   } else {
     const int truncate = existing == Existing::kReplace ? O_TRUNC : 0;
     file_ = FileDescriptor(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | truncate, 0644));
+    endsInLine_ = existing == Existing::kReplace || endsWithALine(path);
   }
   if (file_.get() < 0) {
     throw UsageError(fmt::format("cannot write {}: {}", path_, reason(errno)));
@@ -166,6 +179,9 @@ LineWriter::LineWriter(const std::string& path, Existing existing)
 }
 
 void LineWriter::writeLine(std::string line) {
+  if (!std::exchange(endsInLine_, true)) {
+    line.insert(line.begin(), '\n');
+  }
   line.push_back('\n');
   writeAll(file_.get(), path_, std::as_bytes(std::span(line.data(), line.size())));
   const auto now = std::chrono::steady_clock::now();

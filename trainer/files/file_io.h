@@ -93,7 +93,7 @@ class LineWriter {
   static constexpr std::chrono::seconds kSyncInterval{1};
   std::string path_;
   FileDescriptor file_;
-  bool isStandardOutput_ = false;
+  bool isStandardOutput_ = false, endsInLine_ = true;
   std::chrono::steady_clock::time_point lastSync_;
 };
 

@@ -150,6 +150,16 @@ TEST(LineWriter, ExistingFile_IsReplacedOrAppendedTo) {
   EXPECT_EQ(contentsOf(folder / "log"), "three\n");
 }
 
+// As a full disk leaves it.
+TEST(LineWriter, LastLineIsCutOff_AppendedLinesAreWhole) {
+  const TemporaryFolder folder;
+  writeText(folder / "log", "one\ntw");
+  LineWriter writer(folder / "log", LineWriter::Existing::kAppendTo);
+  writer.writeLine("three");
+  writer.writeLine("four");
+  EXPECT_EQ(contentsOf(folder / "log"), "one\ntw\nthree\nfour\n");
+}
+
 TEST(LineWriter, FullDisk_IsReported) {
   LineWriter writer("/dev/full");
   EXPECT_THROW(writer.writeLine("one"), ProgramError);
