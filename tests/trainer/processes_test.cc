@@ -168,6 +168,13 @@ TEST(Checkpoint, OtherOptions_AreRefused) {
   expectRefused(train({"--steps", "4", "--resume", folder / "cut"}), "truncated");
 }
 
+TEST(Checkpoint, IsTheSavedModelToo_IsRefused) {
+  const TemporaryFolder folder;
+  expectRefused(train({"--steps", "1", "--checkpoint", folder / "c", "--save-model", folder / "./c"}),
+                "--checkpoint and --save-model are one file");
+  EXPECT_FALSE(std::filesystem::exists(folder / "c"));
+}
+
 TEST(Failure, RankKilled_EndsTheRunPromptly) {
   Program process = startTraining({"--spawn", "3", "--steps", "1000000", "--timeout", "300"});
   expectEndsWhenARankIsKilled(process, "\"step\":3");

@@ -1,5 +1,6 @@
 #include "trainer/checkpoint/checkpoints.h"
 
+#include <filesystem>
 #include <functional>
 #include <random>
 #include <utility>
@@ -23,6 +24,11 @@ int64_t randomNumber() {
 }  // namespace
 
 void checkOutputs(const Options& options) {
+  const auto canonical = [](const std::string& path) { return std::filesystem::weakly_canonical(path); };
+  if (!options.checkpointPath.empty() && canonical(options.checkpointPath) == canonical(options.saveModelPath)) {
+    throw UsageError(fmt::format("--checkpoint and --save-model are one file, {}: weights alone are no checkpoint",
+                                 options.checkpointPath));
+  }
   for (const std::string& path : {options.checkpointPath, options.saveModelPath}) {
     if (!path.empty()) {
       checkReplaceable(path);
