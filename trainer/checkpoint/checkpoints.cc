@@ -65,7 +65,7 @@ void Checkpoints::load(int64_t lastStep) {
   if (const std::string& path = elastic_.startingPoint(); !path.empty()) {
     position_ = file_.emplace(path, weights, trajectory_).position();
     // An elastic run may have lost a rank after its last step.
-    if (position_.step >= lastStep && !options_.elastic.isUsed()) {
+    if (position_.step > lastStep || (position_.step == lastStep && !options_.elastic.isUsed())) {
       throw UsageError(fmt::format("{} has done {} steps already, of {} asked for: raise --steps or --epochs", path,
                                    position_.step, lastStep));
     }

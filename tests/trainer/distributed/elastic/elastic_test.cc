@@ -304,6 +304,18 @@ TEST(Elastic, CheckpointThatRankZeroHasNot_IsRefused) {
   EXPECT_NE(first.finish(kLimit).shellStatus(), 0);
 }
 
+// Its model would be handed out as that of the last step asked for.
+TEST(Elastic, CheckpointIsBeyondTheLastStep_IsRefused) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train(elastic(folder, {"--elastic", "1:1", "--steps", "4"})).shellStatus(), 0);
+  const auto again = train(elastic(folder, {"--elastic", "1:1", "--steps", "4"}));
+  EXPECT_EQ(again.shellStatus(), 0) << again.err;
+  const auto less = train(elastic(folder, {"--elastic", "1:1", "--steps", "3", "--save-model", folder / "m"}));
+  EXPECT_EQ(less.shellStatus(), 2) << less.out;
+  EXPECT_NE(less.err.find("has done 4 steps already, of 3 asked for"), std::string::npos) << less.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "m"));
+}
+
 TEST(Elastic, BadInput_IsRefused) {
   const auto refused = [](const std::vector<std::string>& flags, const std::string& reason) {
     const auto finished = train(flags);
