@@ -128,6 +128,23 @@ TEST(Leftovers, RankFilesThatNoCheckpointNeeds_AreRemovedOrNamed) {
   EXPECT_EQ(finished.err.find("step4"), std::string::npos) << finished.err;
 }
 
+// The checkpoint is rank 0's: elsewhere nobody knows whether it needs a rank's file.
+TEST(Leftovers, RankOfAnotherMachine_NamesNoFileThatIsNeeded) {
+  const TemporaryFolder folder, other;
+  const auto trainOnTwo = [&](const Flags& flags) {
+    const uint16_t port = freePort();
+    const Flags average{"--average", "local-sgd"};
+    Program first = startTraining(flags + average + Flags{"--checkpoint", folder / "c"}, rankOf(0, 2, port));
+    const auto second = train(flags + average + Flags{"--checkpoint", other / "c"}, rankOf(1, 2, port));
+    EXPECT_EQ(second.shellStatus(), 0) << second.err;
+    EXPECT_EQ(first.finish(kLimit).shellStatus(), 0);
+    return second.err;
+  };
+  trainOnTwo({"--steps", "2"});
+  ASSERT_EQ(filesIn(other.path), (std::set<std::string>{"c.step2.rank1"}));
+  EXPECT_EQ(trainOnTwo({"--steps", "2"}).find("does not need"), std::string::npos);
+}
+
 TEST(Leftovers, FileThatAnotherWrites_Stays) {
   const TemporaryFolder folder;
   const std::string ended = std::to_string(std::numeric_limits<pid_t>::max()),

@@ -119,6 +119,8 @@ void tidyRankFiles(const std::string& checkpointPath, int rank, int worldSize) {
   const Origin checkpoint = originOf(checkpointPath);
   std::string orphans;
   std::error_code ignored;
+  // On another machine than rank 0's there is no checkpoint that could say what it needs.
+  const bool knows = rank == 0 || fs::exists(whole, ignored);
   for (const auto& entry : fs::directory_iterator(whole.has_parent_path() ? whole.parent_path() : ".", ignored)) {
     const std::string path = entry.path().string();
     const auto file = parsed(entry.path().filename().string(), whole.filename().string());
@@ -129,6 +131,9 @@ void tidyRankFiles(const std::string& checkpointPath, int rank, int worldSize) {
       if (file->rest.starts_with(".tmp.") && isLeftover(path)) {
         fs::remove(path, ignored);
       }
+      continue;
+    }
+    if (!knows) {
       continue;
     }
     const Origin wrote = originOf(path);
