@@ -59,6 +59,8 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
        "--step-markers {markers}: neither an IPv4 address nor ADDRESS:PORT"},
       // Collectives.
       {hasOwn && isAlone, "--collectives chooses who runs what ranks exchange: nothing is exchanged with --no-ddp"},
+      {isAlone && o.segmentBytes != 0, "--segment-bytes has no effect with --no-ddp"},
+      {(isAlone || averages) && o.gradientAsBucketView, "--gradient-as-bucket-view has no effect with {unreduced}"},
       {hasOwn && o.segmentBytes != 0, "--segment-bytes is about Gloo's ring: not with --collectives own"},
       {addsAll && isAlone, "--sums {sums} is how ranks' gradients are added: none are with --no-ddp"},
       {addsAll && compresses, "--compress has a way of adding of its own: not with --sums {sums}"},
@@ -100,6 +102,10 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
        "--loss-scale {loss_scale}: neither dynamic nor off nor a number from 2^-126 to 2^100"},
       {o.precision.isScaled() && !halves,
        "--loss-scale {loss_scale} is for --precision bf16 and fp16, not for {precision}"},
+      {!o.precision.hasDynamicScale() && isGiven("--initial-loss-scale"),
+       "--initial-loss-scale needs a dynamic loss scale: --precision fp16, or --loss-scale dynamic"},
+      {!o.precision.hasDynamicScale() && isGiven("--loss-scale-interval"),
+       "--loss-scale-interval needs a dynamic loss scale: --precision fp16, or --loss-scale dynamic"},
       // Data.
       {o.tail == Tail::kWeighted && averages,
        "--tail weighted goes without --average, whose ranks do not weigh their gradients: pad or drop"},
@@ -121,6 +127,8 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       // Ranks that fail.
       {isElastic && averages, "--elastic goes without --average: a lost rank takes its own state with it"},
       {isElastic && compresses, "--elastic goes without --compress: a lost rank takes its own state with it"},
+      {!isElastic && isGiven("--max-restarts"), "--max-restarts needs --elastic MIN:MAX"},
+      {!isElastic && isGiven("--rejoin-after"), "--rejoin-after needs --elastic MIN:MAX"},
       // ZeRO.
       {shards && isAlone, "--zero shares a model among ranks: not with --no-ddp"},
       {shards && o.precision.sumsInFp32,

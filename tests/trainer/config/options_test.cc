@@ -86,6 +86,17 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
         Flags{"--compress-rank", "3"}, Flags{"--compress-warmup", "3"}, Flags{"--no-error-feedback"}}) {
     expectOnlyGiven(other, {"--compress"});
   }
+  for (const char* option : {"--initial-loss-scale", "--loss-scale-interval"}) {
+    expectOnlyGiven({option, "1024", "--precision", "bf16"}, {"--loss-scale"});
+  }
+  for (const Flags& other : {Flags{"--no-ddp"}, Flags{"--average", "gossip"}}) {
+    Flags flags{"--gradient-as-bucket-view"};
+    flags.insert(flags.end(), other.begin(), other.end());
+    expectOnlyGiven(flags);
+  }
+  expectOnlyGiven({"--segment-bytes", "4096", "--no-ddp"});
+  expectOnlyGiven({"--max-restarts", "3"}, {"--elastic"});
+  expectOnlyGiven({"--rejoin-after", "3"}, {"--elastic"});
   expectOnlyGiven({"--min-lr-ratio", "0.1"}, {"--schedule"});
   expectOnlyGiven({"--schedule-steps", "10"}, {"--schedule"});
 }
