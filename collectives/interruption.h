@@ -3,13 +3,16 @@
 // Thread: any.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <thread>
 #include <utility>
 
 #include "transport/base/status.h"
 #include "transport/base/time.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass::collectives {
 
@@ -51,5 +54,18 @@ class InterruptibleWait {
   TimePoint next_{};
   std::thread::id owner_;
 };
+
+// Drives until `ended` is true; false: the deadline has passed. If the program wants this thread back, it calls
+// `onInterrupted`, which sees to it that `ended` becomes true.
+inline bool waitInterruptibly(ProgressEngine& progress, const std::function<bool()>& ended, TimePoint deadline,
+                              const std::function<void()>& onInterrupted) {
+  InterruptibleWait wait;
+  for (TimePoint now = monotonicNow();; now = monotonicNow()) {
+    if (wait.isInterrupted(now)) onInterrupted();
+    const TimePoint until = std::min<TimePoint>(deadline, now + InterruptibleWait::kAskEvery);
+    if (progress.waitUntil(ended, until)) return true;
+    if (until == deadline) return false;
+  }
+}
 
 }  // namespace gloo_bypass::collectives

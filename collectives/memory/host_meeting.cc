@@ -83,7 +83,8 @@ Status HostMeeting::waitFor(int descriptor, const char* what, TimePoint deadline
 
 // With many ranks the descriptors under way reach a limit until peers have read some: it tries again.
 Status HostMeeting::send(int socket, std::span<const std::byte> packet, int descriptor) const {
-  for (;;) {
+  for (InterruptibleWait wait;;) {
+    if (wait.isInterrupted(monotonicNow())) return interrupted();
     const PacketIo result = sendPacket(socket, packet, descriptor);
     if (result == PacketIo::kDone) return {};
     if (result == PacketIo::kClosed) return failed(ErrorCode::kPeerVanished, "a rank ended while the group was made");
@@ -185,8 +186,10 @@ Result<HostShare> HostMeeting::lead(MeetingPlace place) {
 
 Result<HostShare> HostMeeting::come(const std::string& name, const MeetingSecret& secret) {
   FileDescriptor socket;
+  InterruptibleWait wait;
   for (ConnectResult result = connectPacketSocket(name, socket); result != ConnectResult::kConnected;
        result = connectPacketSocket(name, socket)) {
+    if (wait.isInterrupted(monotonicNow())) return interrupted();
     if (result != ConnectResult::kBusy) {
       return failed(ErrorCode::kPeerVanished,
                     fmt::format("rank {} does not listen ({})", names_.front(), std::strerror(errno)));

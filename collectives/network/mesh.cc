@@ -69,7 +69,10 @@ Status connectAll(int rank, milliseconds timeout, TimePoint deadline, Transport&
 Status awaitAll(int rank, milliseconds timeout, TimePoint deadline, Transport& transport, Peers peers) {
   std::vector<int> absent;
   const Error* failed = nullptr;
+  const Error stopped = interrupted();
+  bool isStopped = false;
   const auto connected = [&] {
+    if (isStopped) failed = &stopped;
     absent.clear();
     for (const auto& peer : peers) {
       if (peer == nullptr) continue;
@@ -79,12 +82,8 @@ Status awaitAll(int rank, milliseconds timeout, TimePoint deadline, Transport& t
     }
     return failed != nullptr || absent.empty();
   };
-  InterruptibleWait wait;
-  for (TimePoint now = monotonicNow();; now = monotonicNow()) {
-    if (wait.isInterrupted(now)) return interrupted();
-    const TimePoint until = std::min<TimePoint>(deadline, now + InterruptibleWait::kAskEvery);
-    if (transport.progress().waitUntil(connected, until)) break;
-    if (until == deadline) return notCome(rank, timeout, absent);
+  if (!waitInterruptibly(transport.progress(), connected, deadline, [&] { isStopped = true; })) {
+    return notCome(rank, timeout, absent);
   }
   return failed == nullptr ? Status() : Status(*failed);
 }

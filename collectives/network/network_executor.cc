@@ -97,13 +97,7 @@ class NetworkExecutor::Impl {
  private:
   // Aborts if the program wants this thread back.
   bool waitUntil(const std::function<bool()>& ended, TimePoint deadline) {
-    InterruptibleWait wait;
-    for (TimePoint now = monotonicNow();; now = monotonicNow()) {
-      if (wait.isInterrupted(now)) abort();
-      const TimePoint until = std::min(deadline, now + InterruptibleWait::kAskEvery);
-      if (progress_.waitUntil(ended, until)) return true;
-      if (until == deadline) return false;
-    }
+    return waitInterruptibly(progress_, ended, deadline, [this] { abort(); });
   }
 
   // After a failure: lets the word of it leave, then takes the caller's buffers back.
