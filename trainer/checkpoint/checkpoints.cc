@@ -24,8 +24,9 @@ int64_t randomNumber() {
 }  // namespace
 
 void checkOutputs(const Options& options) {
-  const auto canonical = [](const std::string& path) { return std::filesystem::weakly_canonical(path); };
-  if (!options.checkpointPath.empty() && canonical(options.checkpointPath) == canonical(options.saveModelPath)) {
+  std::error_code unknown;  // a path that cannot be followed is refused below
+  const auto checkpoint = std::filesystem::weakly_canonical(options.checkpointPath, unknown);
+  if (!checkpoint.empty() && checkpoint == std::filesystem::weakly_canonical(options.saveModelPath, unknown)) {
     throw UsageError(fmt::format("--checkpoint and --save-model are one file, {}: weights alone are no checkpoint",
                                  options.checkpointPath));
   }

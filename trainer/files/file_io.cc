@@ -38,12 +38,11 @@ void writeAll(int fd, const std::string& path, std::span<const std::byte> bytes)
 // Not if a full disk has cut the last line off. Pipes and devices have no last byte.
 bool endsWithALine(const std::string& path) {
   std::error_code failed;
-  const auto length = std::filesystem::is_regular_file(path, failed) ? std::filesystem::file_size(path, failed) : 0;
-  std::ifstream file(path, std::ios::binary);
-  if (failed || length == 0 || !file.seekg(static_cast<std::streamoff>(length) - 1)) {
-    return true;
+  if (!std::filesystem::is_regular_file(path, failed)) {
+    return true;  // to open a pipe for reading would be to wait
   }
-  return file.get() == '\n';
+  std::ifstream file(path, std::ios::binary);
+  return !file.seekg(-1, std::ios::end) || file.get() == '\n';
 }
 
 // A folder of shards may have more files than a process may open unasked.
