@@ -98,8 +98,8 @@ using Block = BasicBlock<std::byte>;
 using ConstBlock = BasicBlock<const std::byte>;
 
 // One rank's side of an operation. The buffers stay the caller's, and live until the operation has ended. An input and
-// the output at the same place may be the same memory (in place; of an all-to-all only this rank's own, since a peer's
-// block may come before the one for it has left); otherwise they do not overlap.
+// the output at the same place may be the same memory (in place); otherwise they do not overlap. In an all-to-all only
+// this rank's own block may be in place: a peer's block may come before the block for it has left.
 //
 //   kind             inputs                   outputs
 //   kAllReduce       1                        1, of the same count

@@ -31,7 +31,8 @@ namespace gloo_bypass::collectives {
 
 class OperationRun final : private TransferOwner {
  public:
-  // Of the memory that slices set aside for sums without a place of their own, beyond that of kSlicesUnderWay.
+  // Slices beyond kSlicesUnderWay begin only while all of them together set aside no more than this for sums that have
+  // no place in the output.
   static constexpr std::size_t kMostAsideBytes = 64u << 20;
 
   // `peers` by rank, null for this rank; they and `copies` must outlive this.

@@ -331,7 +331,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   TimePoint now_{};
   TimePoint nextTick_{};
   Duration patience_{0};
-  std::size_t received_ = 0, taken_ = 0;  // by the last poll, and by a session of it
+  std::size_t received_ = 0, taken_ = 0;  // datagrams of the last poll, and those that a session took
   TimePoint lastArrival_{};
   Duration gap_{0};  // before the last arrival
   DurationHistogram rtts_;

@@ -81,8 +81,8 @@ def _span(tensor: torch.Tensor) -> Tuple[int, int]:
 
 
 def apart(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """The inputs; of those in the memory of an output, copies: of an all-to-all a peer's block may come before the one
-    for it has left."""
+    """The inputs, with a copy in place of each one that shares memory with an output. In an all-to-all a peer's block
+    may come before the block for it has left."""
     inputs, spans = [local(tensor) for tensor in inputs], [_span(local(tensor)) for tensor in outputs]
     lowest, highest = min(begin for begin, _ in spans), max(end for _, end in spans)
 
