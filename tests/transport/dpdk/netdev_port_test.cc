@@ -353,6 +353,7 @@ class AttackedEnd final : public ChannelObserver {
     peer = endpointOf(address);
     exclusive([&] { EXPECT_TRUE(channel->connect(address).ok()); });
     EXPECT_TRUE(wait([&] { return state == ChannelState::kConnected; }));
+    partner.meet();  // an attack on a peer that only connects would be another one
     exclusive([&] { begun = true; });
   }
   void exclusive(const std::function<void()>& f) const { transport->progress().exclusive(f); }
@@ -361,14 +362,21 @@ class AttackedEnd final : public ChannelObserver {
   }
   // Sends and receives up to `messages`, as long as the channel lives. Checks what arrives.
   void exchange(OperationToken messages) {
-    for (OperationToken i = 1; i <= messages && state == ChannelState::kConnected; ++i) {
+    for (OperationToken i = 1; i <= messages; ++i) {
       std::ranges::fill(in, std::byte{0});
+      bool lives = false, arrived = false;  // the channel's thread writes what they are made of
       exclusive([&] {
+        lives = state == ChannelState::kConnected;
+        if (!lives) return;
         (void)channel->postReceive({.token = i, .key = {.tag = 1}, .data = in.data(), .capacity = in.size()}).ok();
         (void)channel->postSend({.token = i, .key = {.tag = 1}, .data = out.data(), .length = out.size()}).ok();
       });
-      ASSERT_TRUE(wait([&] { return state != ChannelState::kConnected || (sent == i && received == i); })) << i;
-      if (received == i) {
+      if (!lives) return;
+      ASSERT_TRUE(wait([&] {
+        arrived = received == i;
+        return state != ChannelState::kConnected || (arrived && sent == i);
+      })) << i;
+      if (arrived) {
         ASSERT_EQ(in, out) << i;
       }
     }

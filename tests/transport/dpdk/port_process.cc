@@ -49,7 +49,9 @@ void await(pid_t pid, bool killed) {
     EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
   } else {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0)
-        << (WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status)) : "expectations failed");
+        << (WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status))
+                                : "exit status " + std::to_string(WEXITSTATUS(status)) +
+                                      (WEXITSTATUS(status) == 1 ? ": expectations failed" : ": a sanitizer's, maybe"));
   }
 }
 
