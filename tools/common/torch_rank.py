@@ -14,6 +14,8 @@ import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
 
+from gloo_bypass_tools.common import transports
+
 
 def transport():
     return os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP")
@@ -25,7 +27,7 @@ def own_collectives():
 
 def join(timeout_s):
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
-    if transport() != "TCP":
+    if not transports.is_gloos(transport()):
         import gloo_bypass  # noqa: F401  PyTorch 2.5 and later have it by now, 1.13 has not
     dist.init_process_group("gloo", timeout=timedelta(seconds=timeout_s))
 
@@ -36,7 +38,7 @@ def require_transport(least_bytes, carriers=None):
     try:
         import gloo_bypass
     except ImportError:
-        if transport() == "TCP":
+        if transports.is_gloos(transport()):
             return
         raise
     # Two ranks send and receive a vector each; more of them, more. Our own collectives move vectors through a host's
@@ -55,7 +57,7 @@ def run(body):
         # The last line of the log is why. Over TCP threads that are left say more as a process ends.
         sys.stderr.flush()
         os._exit(1)
-    if transport() == "TCP":
+    if transports.is_gloos(transport()):
         # Over TCP destroying the group hangs now and then in PyTorch 2.6; without that, threads abort the end in 2.13.
         sys.stdout.flush()
         os._exit(0)

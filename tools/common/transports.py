@@ -2,6 +2,8 @@
 iterate over. Pure.
 """
 
+from __future__ import annotations  # ranks run under Python 3.9 too
+
 from dataclasses import dataclass
 
 SWITCH, NETEM, NOWHERE = "switch", "netem", ""
@@ -47,6 +49,9 @@ DEVICES = tuple(dict.fromkeys(one.device for one in TABLE if one.device))
 # With gloo-bypass's own collectives, over each of its transports.
 OWN_SUFFIX = "/own"
 OWN = tuple(name + OWN_SUFFIX for name in DEVICES if name != "TCP")
+# What keeps others from reading along between two ranks of one host: Gloo's TLS, and our sealed datagrams.
+TLS, SEALED_SUFFIX = "TCP_TLS", "/sealed"
+ENCRYPTED = (TLS,) + tuple(name + SEALED_SUFFIX for name in ("UDP", "UDP" + OWN_SUFFIX))
 COMPARED = tuple(one.name for one in TABLE if one.name == one.device and one.by_default)
 # What all_reduce_perf and ddp_train know: the devices, and Gloo's own.
 BENCHMARKED = tuple(one.name for one in TABLE if one.name == one.device or not one.device)
@@ -58,16 +63,26 @@ def names(condition):
 
 def device_of(name):
     """What GLOO_DEVICE_TRANSPORT is to be, and whether our own collectives run."""
+    name = name.removesuffix(SEALED_SUFFIX)
     return name.removesuffix(OWN_SUFFIX), name.endswith(OWN_SUFFIX)
+
+
+def is_gloos(name):
+    """Whether it is one that PyTorch has without us."""
+    return name in ("TCP", TLS)
 
 
 def settings_of(name):
     """Of a rank over this transport."""
     device, own = device_of(name)
-    return {"GLOO_DEVICE_TRANSPORT": device, "GLOO_BYPASS_COLLECTIVES": "own" if own else "gloo"}
+    settings = {"GLOO_DEVICE_TRANSPORT": device, "GLOO_BYPASS_COLLECTIVES": "own" if own else "gloo"}
+    return settings | ({"GLOO_BYPASS_SECURITY": "encrypt"} if name.endswith(SEALED_SUFFIX) else {})
 
 
 def name_by(settings):
     """The transport's name, by the settings of a rank."""
     own = settings.get("GLOO_BYPASS_COLLECTIVES") == "own"
-    return settings.get("GLOO_DEVICE_TRANSPORT", "TCP") + (OWN_SUFFIX if own else "")
+    sealed = settings.get("GLOO_BYPASS_SECURITY") == "encrypt"
+    return (
+        settings.get("GLOO_DEVICE_TRANSPORT", "TCP") + (OWN_SUFFIX if own else "") + (SEALED_SUFFIX if sealed else "")
+    )

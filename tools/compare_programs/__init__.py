@@ -1,6 +1,7 @@
 """What programs of PyTorch gain: the same ones over each transport through torch.distributed, one transport a process.
 
 command      the command line of scripts/compare-programs
+encryption   keys and certificates of ranks whose transport encrypts
 libraries    other libraries' all-reduces, which stand among the transports
 measurement  ranks as processes, transports in turn, one stored run
 

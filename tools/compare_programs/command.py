@@ -35,6 +35,7 @@ EPILOG = """\
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --transports TCP,DPDK,DPDK/own
   scripts/compare-programs --programs all_reduce --transports TCP,DPDK,DPDK/own,OpenMPI,MPICH,DeepSpeed
+  scripts/compare-programs --programs all_reduce --transports TCP,TCP_TLS,UDP/sealed,UDP/own/sealed
   scripts/compare-programs --table docs/runs/programs-*.json            what was stored, as Markdown
   scripts/compare-programs --table docs/runs/programs-2-cores.json --page page.html          and as a page
 
@@ -54,12 +55,13 @@ def parse(arguments):
     )
     parser.add_argument(
         "--transports",
-        type=names_of(transports.DEVICES + transports.OWN + tuple(libraries.BY_NAME)),
+        type=names_of(transports.DEVICES + transports.OWN + transports.ENCRYPTED + tuple(libraries.BY_NAME)),
         default=DEFAULT_TRANSPORTS,
         metavar="A,B",
         help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)}); DPDK/own and the like: with "
-        f"gloo-bypass's own collectives (PyTorch 2.9 and later); {', '.join(libraries.BY_NAME)}: other libraries, by "
-        "the program all_reduce alone",
+        "gloo-bypass's own collectives (PyTorch 2.9 and later); UDP/sealed, UDP/own/sealed: with sealed datagrams, "
+        f"beside {transports.TLS}, PyTorch's TLS (from pip); {', '.join(libraries.BY_NAME)}: other libraries, by the "
+        "program all_reduce alone",
     )
     parser.add_argument(
         "--libraries",
@@ -169,7 +171,8 @@ def record_of(options, found, measurement, described, rates, others_cores, left_
 def measure(options):
     needs = sorted({need for one in programs.TABLE for need in one.needs})
     found = interpreter.find(options.python, options.build, needs)
-    if any(name != "TCP" and name not in libraries.BY_NAME for name in options.transports) and not found.gloo_bypass:
+    ours = [name for name in options.transports if not transports.is_gloos(name) and name not in libraries.BY_NAME]
+    if ours and not found.gloo_bypass:
         raise interpreter.InterpreterError(
             f"{options.python} has no gloo_bypass ({found.why_not}): install the wheel in it (scripts/build-wheel), or "
             "build the plug-in for Debian's PyTorch (scripts/build)"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common import processes, transports
 from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, free_port
-from gloo_bypass_tools.compare_programs import libraries
+from gloo_bypass_tools.compare_programs import encryption, libraries
 from gloo_bypass_tools.report import programs
 
 # Of one turn, PyTorch's import included.
@@ -60,6 +60,7 @@ class Measurement:
     def __init__(self, interpreter, options, folder, logs, prepared=None):
         self.interpreter, self.options, self.folder, self.logs = interpreter, options, Path(folder), Path(logs)
         self.prepared = prepared or {}
+        self.secrets = encryption.settings(options.transports, folder)
         # {(program, transport): [by_key of each round]}
         self.rounds, self.missing, self.digests = {}, [], {}
         self.count = 0
@@ -81,7 +82,7 @@ class Measurement:
 
     def environment_of(self, transport):
         settings = transports.settings_of(transport) | {"GLOO_BYPASS_MEMIF_DIRECTORY": self.folder / "m"}
-        return self.interpreter.environment() | settings
+        return self.interpreter.environment() | settings | self.secrets.get(transport, {})
 
     def start(self, ranks, program, transport, result):
         """Starts all ranks; `result`: the file for what one measured, its number as {rank}."""
@@ -124,7 +125,9 @@ class Measurement:
         only_of([record["transport"] for record in records] + [transport], "transports of the ranks")
         digest = only_of([record["checksum"] for record in records], "results of the ranks")
         # Our own collectives add in another order than Gloo's, which tells from three ranks on.
-        ordered = program.name + (transports.OWN_SUFFIX if transport in transports.OWN and len(records) > 2 else "")
+        ordered = program.name + (
+            transports.OWN_SUFFIX if transports.device_of(transport)[1] and len(records) > 2 else ""
+        )
         first, over = self.digests.setdefault(ordered, (digest, transport))
         if digest != first:
             raise TurnError(f"its result differs from that over {over}: a transport must not change results")

@@ -60,9 +60,10 @@ def tokens(us):
 def heading(transport):
     """`bypass` for DPDK/own: the name by which programs get our own collectives."""
     device, own = transports.device_of(transport)
+    sealed = ", sealed" if transport.endswith(transports.SEALED_SUFFIX) else ""
     if not own:
-        return transport
-    return "`bypass`" if device == "DPDK" else f"`bypass` over {device}"
+        return device + sealed
+    return ("`bypass`" if device == "DPDK" else f"`bypass` over {device}") + sealed
 
 
 def signed_time(us):

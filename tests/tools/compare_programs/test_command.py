@@ -259,6 +259,19 @@ def test_Run_TinyProgramsOverEachTransport_AreStoredAndTheSame(tmp_path):
 
 
 @needs_plugin
+def test_Run_OverEncryptedTransports_IsStoredByTheirNames(tmp_path):
+    wanted = ("TCP", "UDP/sealed")
+    if "PLUGIN_PYTHON" in os.environ:  # PyTorch from pip has Gloo's TLS, and is new enough for our own collectives
+        wanted += ("TCP_TLS", "UDP/own/sealed")
+    answer = compare(tmp_path, "--programs", "all_reduce", "--transports", ",".join(wanted))
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    run = stored_programs.read(tmp_path / "run.json")
+    assert run.transports == wanted
+    assert all(run.row(programs.Key("all_reduce", programs.HOT, 8192), transport) for transport in wanted)
+    assert "| UDP, sealed |" in answer.stdout
+
+
+@needs_plugin
 @pytest.mark.parametrize(
     "named, used, said",
     [
