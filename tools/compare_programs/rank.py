@@ -9,6 +9,8 @@ MODULE is one of this folder, DEVICE cpu or cuda, SETTINGS are its sizes as JSON
 import importlib
 import json
 import os
+import socket
+import struct
 import sys
 
 import torch
@@ -18,6 +20,10 @@ from gloo_bypass_tools.common import torch_rank, transports
 from gloo_bypass_tools.compare_programs.measuring import Samples, bytes_of, write_record
 
 TIMEOUT_S = 120
+# Of linux/tcp.h's tcp_info: where tcpi_bytes_received is, and a length that has it.
+RECEIVED_AT, INFO_BYTES = 128, 136
+# A peer's certificate, even a small one, has more; Gloo's own first message has less.
+LEAST_HANDSHAKE_BYTES = 500
 
 
 class Group:
@@ -60,9 +66,35 @@ def device_of(kind):
     return device
 
 
+def bytes_received():
+    """Of each TCP connection of this process, but those of PyTorch's store."""
+    found, store = [], int(os.environ["MASTER_PORT"])
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            with socket.socket(fileno=os.dup(number)) as one:
+                if store not in (one.getsockname()[1], one.getpeername()[1]):
+                    info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, INFO_BYTES)
+                    found.append(struct.unpack_from("Q", info, RECEIVED_AT)[0])
+        except (OSError, IndexError, struct.error):
+            continue  # no socket, one of another kind, or one that listens
+    return found
+
+
+def require_handshakes():
+    """PyTorch 2.11 takes keys and certificates, and then sends in clear: right after the group was made, each peer's
+    certificate must have come."""
+    received = bytes_received()
+    if sum(one > LEAST_HANDSHAKE_BYTES for one in received) < dist.get_world_size() - 1:
+        raise RuntimeError(
+            f"{transports.TLS}: PyTorch {torch.__version__} sends in clear: its ranks have connected without TLS"
+        )
+
+
 def measure(module, device, settings, path):
     program = importlib.import_module(f"gloo_bypass_tools.compare_programs.{module}")
     torch_rank.join(TIMEOUT_S)
+    if torch_rank.transport() == transports.TLS:
+        require_handshakes()
     group, samples = Group(device_of(device)), Samples()
     checksum = program.measure(group, settings, samples)
     dist.barrier()  # so that the end of a rank which fails now is not the failure of another one
