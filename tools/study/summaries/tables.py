@@ -134,6 +134,12 @@ GLANCE = {
     "barrier": ("t_step", {"barrier": "step with a barrier, 2 ranks"}),
     "batch-size": ("t_step", {"bs=16": "step, 2 ranks, 16 samples each"}),
     "precision": ("t_step", {"fp64": "step, 2 ranks, fp64"}),
+    "strong-scaling": ("t_step", {"ws=2": "step, 2 ranks, 24 samples in all", "ws=4": "4 ranks"}),
+    "algorithm": ("time", {"ring-64KiB": "all-reduce of 64 KiB, 4 ranks, 5 ms each way, ring", "bcube-64KiB": "bcube"}),
+    "flap": (
+        "lost_time",
+        {"200ms": "time lost in training of the tiny model, 2 ranks, link down for 0.2 s", "1000ms": "1 s"},
+    ),
     "bucket": ("t_step", {"1MiB": "step, 2 ranks, 1 MiB", "500MiB": "500 MiB"}),
 }
 
