@@ -6,6 +6,7 @@ few cells, not a cell.
 """
 
 import json
+import statistics
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,15 +63,14 @@ def said_in(log, program):
 
 def row_of(cell, transport, rounds):
     """A row of a stored run, from that transport's figures of each round: the median of the medians, the worst p99."""
-    middle = sorted(rounds, key=lambda one: one["p50_us"])[len(rounds) // 2]
     return {
         "link": cell.title,
         "where": cell.where,
         "bytes": cell.bytes,
         "transport": transport,
-        "median_us": middle["p50_us"],
+        "median_us": statistics.median(one["p50_us"] for one in rounds),
         "p99_us": max(one["p99_us"] for one in rounds),
-        "bus_GBps": middle["busbw_gb_s"],
+        "bus_GBps": statistics.median(one["busbw_gb_s"] for one in rounds),
     }
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 from gloo_bypass_tools.compare_links import command, links
-from gloo_bypass_tools.compare_links.measurement import LinkError, Measurement
+from gloo_bypass_tools.compare_links.measurement import LinkError, Measurement, row_of
 from gloo_bypass_tools.fabric_run import enclosure
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
 from gloo_bypass_tools.report import stored_run
@@ -104,6 +104,15 @@ def test_Command_LinksInAnyOrder_AreMeasuredInTheTables():
 
 def test_Iterations_AnySize_AreManyShortOnesAndFewLongOnes():
     assert [links.iterations(count) for count in (4, 1 << 20, 64 << 20, 1 << 30)] == [500, 128, 4, 4]
+
+
+def test_Row_OfAnEvenNumberOfRounds_HasTheirMedian():
+    rounds = [
+        {"p50_us": 100.0, "p99_us": 300.0, "busbw_gb_s": 2.0},
+        {"p50_us": 200.0, "p99_us": 250.0, "busbw_gb_s": 1.0},
+    ]
+    row = row_of(SimpleNamespace(title="veth", where="host", bytes=4), "TCP", rounds)
+    assert (row["median_us"], row["p99_us"], row["bus_GBps"]) == (150.0, 300.0, 1.5)
 
 
 def test_Measure_EachRound_GoesOverAllCellsSoASlowOneSpoilsNone(tmp_path):

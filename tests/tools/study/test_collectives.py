@@ -104,6 +104,7 @@ def test_Repeats_MedianOfMediansAndWorstTail():
     rows = [{"p50_us": one, "p99_us": 10 * one, "rounds_us": [one]} for one in (3.0, 1.0, 2.0)]
     row = measurement.row_of(("hosts", 2, 64, "ring"), rows)
     assert (row["p50_us"], row["p99_us"], row["rounds_us"]) == (2.0, 30.0, [3.0, 1.0, 2.0])
+    assert measurement.row_of(("hosts", 2, 64, "ring"), rows[:2])["p50_us"] == 2.0, "of an even number too"
 
 
 # ---- The model, on the schedules that ranks execute.

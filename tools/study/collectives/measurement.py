@@ -6,6 +6,7 @@ that the bytes of each round went over the transport that it names, and over no 
 """
 
 import json
+import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -195,15 +196,14 @@ def measure(measurement, effort, chosen, progress):
 
 
 def row_of(key, rows):
-    """A row of the stored run: the middle of the repeats' medians, the worst p99, all rounds."""
+    """A row of the stored run: the median of the repeats' medians, the worst p99, all rounds."""
     link, ranks, size, contender = key
-    middle = sorted(row["p50_us"] for row in rows)[len(rows) // 2]
     return {
         "link": link,
         "ranks": ranks,
         "bytes": size,
         "contender": contender,
-        "p50_us": middle,
+        "p50_us": statistics.median(row["p50_us"] for row in rows),
         "p99_us": max(row["p99_us"] for row in rows),
         "rounds_us": [one for row in rows for one in row["rounds_us"]],
     }
