@@ -88,7 +88,7 @@ def convert(path, document):
         raise TraceError(f"{path}: its ranks exchanged by {how}: only plain all-reduces of gradients are understood")
     last, traces = complete_steps(document), []
     by_rank = spans_by_rank(path, document)
-    if sorted(by_rank) != list(range(about["world_size"])):
+    if len(by_rank) != about["world_size"] or sorted(by_rank) != list(range(len(by_rank))):
         raise TraceError(f"{path}: it does not have the spans of all {about['world_size']} ranks")
     for rank in range(about["world_size"]):
         steps = [step for step in sorted(by_rank[rank]) if step <= last]

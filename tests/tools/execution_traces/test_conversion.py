@@ -87,6 +87,13 @@ def test_DdpTrain_WhatIsNotUnderstood_IsRefused(changes, said):
         from_ddp_train.convert("t.json", training(**changes))
 
 
+def test_DdpTrain_MoreRanksThanItHas_IsRefusedAndTakesNoMemory():
+    document = training()
+    document["distributedInfo"]["world_size"] = 10**18
+    with pytest.raises(TraceError, match="does not have the spans of all 1000000000000000000 ranks"):
+        from_ddp_train.convert("t.json", document)
+
+
 def test_DdpTrain_AStepThatWasNotedDownInPart_IsLeftOut():
     assert from_ddp_train.convert("t.json", training(steps=2, left_out=3))[0].steps_us == {1: 1000}
 
