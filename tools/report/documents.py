@@ -76,6 +76,8 @@ def links_of_one(run):
     """One run over all links: TCP and ours at some sizes."""
     found = by_link(run)
     sizes = [size for size in SIZES if any(size in pairs for pairs in found.values())]
+    if not sizes:
+        return ""  # of other sizes, or of far links alone
     header = ["link", *(f"{size_label(size)}: TCP, ours" for size in sizes), f"{size_label(sizes[-1])}, ratio"]
     lines = []
     for pairs in found.values():
@@ -88,7 +90,7 @@ def links_of_one(run):
 
 
 def links(stored):
-    return "\n\n".join(map(links_of_one, stored.links))
+    return "\n\n".join(filter(None, map(links_of_one, stored.links)))
 
 
 def ratios_over(runs, where, link, size):

@@ -65,7 +65,7 @@ def row_of(place, record):
 def read(path):
     record = records.json_object(path)
     records.only(path, record, RUN_KEYS)
-    commit, date = records.commit_at(path, record, "commit"), records.date_at(path, record, "date")
+    commit, date = records.commit_at(path, record, "commit", "|unknown"), records.date_at(path, record, "date")
     rows = []
     for number, entry in enumerate(records.value_at(path, record, "rows", list)):
         row = row_of(f"{path}: rows[{number}]", entry)

@@ -82,6 +82,15 @@ def test_Links_OfOneRun_SayWhatLosesAndWhetherTheStateIsKnown(run, tmp_path):  #
     assert "The machine copies 64 MiB at 5.8 GB/s with 1 thread" in documents.links_of_one(known)
 
 
+def test_Links_RunOfFarLinksAlone_HasNoTable(tmp_path):
+    def far_alone(record):
+        record["commit"] = "unknown"  # built from an archive
+        record["rows"] = [row for row in record["rows"] if row["where"] == documents.FAR_PLACE]
+
+    run_of_far = stored_run.read(changed(tmp_path, far_alone))
+    assert run_of_far.rows and documents.links(documents.Stored((run_of_far,), ())) == ""
+
+
 def test_LinkHeadline_OfTheProjectsOwnRun_HasHostsAndTheFarEdge():
     text = documents.link_headline(documents.Stored((stored_run.read(ROOT / "docs/results.json"),), ()))
     assert cells_of(text, "one float, 2 ranks between hosts, MTU 1500 (UDP)")[3].endswith(" x")

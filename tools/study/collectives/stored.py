@@ -192,7 +192,7 @@ def listed(path, record, key, read):
 def read(path):
     record = of_schema(path, SCHEMA)
     only(path, record, KEYS)
-    measured = measured_at(path, record, "(-dirty)?")
+    measured = measured_at(path, record, "(-dirty)?|unknown")
     effort = text_at(path, record, "effort")
     if effort not in links.EFFORTS:
         raise RecordError(f"{path}: 'effort' is {effort!r}, none of {', '.join(links.EFFORTS)}")
