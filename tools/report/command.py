@@ -107,6 +107,9 @@ def add_measurement_options(parser, minutes):
 
 
 def check(parser, options):
+    # Stages run in the sources' folder.
+    options.build = options.build.absolute()
+    options.output = options.output and options.output.absolute()
     if options.warm_up >= options.steps:
         parser.error(f"--warm-up {options.warm_up} leaves none of --steps {options.steps} to measure")
     if not options.training and not options.benchmark:

@@ -214,7 +214,9 @@ class Comparison(Stages):
         limit_s = schedule.run_limit_s(plan.steps) * (EMULATED_LIMIT_FACTOR if plan.emulated else 1.0)
         command = trainer_command(self.build / "trainer" / "ddp_train", plan, partial)
         environment = environment_for(turn.transport, os.environ)
-        if not self.stage(turn.name, slug, command, limit_s, environment, on_tick=tick, total=plan.steps):
+        if not self.stage(
+            turn.name, slug, command, limit_s, environment, on_tick=tick, total=plan.steps, directory=Path.cwd()
+        ):
             return False
         return self.take_training(turn, slug)
 

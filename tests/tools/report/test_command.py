@@ -233,6 +233,14 @@ def test_compare_existing_output_is_refused(tmp_path, compare):
     assert os.listdir(tmp_path / "out") == []
 
 
+def test_compare_relative_folders_are_those_of_the_caller(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parser = command.compare_parser()
+    options = parser.parse_args(["--output", "out", "--build", "mine"])
+    command.check(parser, options)
+    assert (options.output, options.build) == (tmp_path / "out", tmp_path / "mine")
+
+
 def test_compare_without_programs_says_what_to_run(tmp_path):
     done = subprocess.run(
         [ROOT / "scripts" / "compare", "--build", tmp_path], capture_output=True, text=True, timeout=60, check=False
