@@ -140,8 +140,8 @@ def check_links(parser, options):
         parser.error("--links netem: memif's frames are not the kernel's; say --transport DPDK-netdev")
     if options.links == NETEM and options.samples:
         parser.error("--samples: only the fabric's switch has them; leave it out with --links netem")
-    if needs_device and (options.sysctl or options.rendezvous != "control"):
-        parser.error("--sysctl, --rendezvous: ranks over RDMA have no network namespaces of their own")
+    if not BY_NAME[options.transport].own_namespaces and (options.sysctl or options.rendezvous != "control"):
+        parser.error(f"--sysctl, --rendezvous: ranks over {options.transport} have no network namespaces of their own")
 
 
 def run_within(options, folder):

@@ -22,6 +22,7 @@ from gloo_bypass_tools.fabric_run.failures import FabricRunError  # noqa: E402
         ("RDMA", ["--samples"], "--samples: only the fabric's switch has them"),
         ("RDMA", ["--sysctl", "net.ipv4.tcp_sack=1"], "ranks over RDMA have no network namespaces of their own"),
         ("RDMA", ["--rendezvous", "fabric"], "ranks over RDMA have no network namespaces of their own"),
+        ("DPDK", ["--rendezvous", "fabric"], "ranks over DPDK have no network namespaces of their own"),
         (
             "DPDK",
             ["--links", "netem"],
