@@ -149,12 +149,20 @@ class RoceHosts:
         self.make_rules()
 
     def make_rules(self):
+        self.repair_rules()
         network.answer("ip", "rule", "add", "pref", LOCAL_MOVED_TO, "lookup", "local")
         self.rules.append(["pref", LOCAL_MOVED_TO, "lookup", "local"])
         network.answer("ip", "rule", "del", "pref", 0, "lookup", "local")
         for index in range(len(self.hosts)):
             network.answer("ip", "rule", "add", *self.rule(index))
             self.rules.append(self.rule(index))
+
+    def repair_rules(self):
+        """What a run has left behind that was killed while it cleaned up."""
+        network.attempt("ip", "rule", "add", "pref", 0, "lookup", "local")  # fails where it is there
+        network.attempt("ip", "rule", "del", "pref", LOCAL_MOVED_TO, "lookup", "local")
+        for index in range(len(self.hosts)):
+            network.attempt("ip", "rule", "del", *self.rule(index))
 
     def add_devices(self):
         """Once the links are up."""
@@ -180,19 +188,24 @@ class RoceHosts:
         except OSError:
             return False
 
-    def remove(self):
-        for index in range(self.made):
-            if (DEVICES / device_of(index)).exists():
-                network.attempt("rdma", "link", "delete", device_of(index))
-            network.attempt("ip", "link", "delete", interface_of(index))
+    def remove_rules(self):
+        """The host's own rules back, which matter most: as soon as no rank needs them."""
         # The last one is the table `local`'s in its other place: first it gets its own back.
         for rule in reversed(self.rules):
             if rule[1] == LOCAL_MOVED_TO:
                 network.attempt("ip", "rule", "add", "pref", 0, "lookup", "local")
             network.attempt("ip", "rule", "del", *rule)
+        self.rules = []
+
+    def remove(self):
+        self.remove_rules()
+        for index in range(self.made):
+            if (DEVICES / device_of(index)).exists():
+                network.attempt("rdma", "link", "delete", device_of(index))
+            network.attempt("ip", "link", "delete", interface_of(index))
         if self.backlog:
             BACKLOG.write_text(self.backlog)
-        self.made, self.rules, self.backlog = 0, [], None
+        self.made, self.backlog = 0, None
 
     def counters(self):
         """What each device counted: sent again, out of order, given up. Nothing of one that has gone."""

@@ -197,6 +197,8 @@ class Run:
                 ranks.wait_beside(links, self.options.timeout)
             finally:
                 ranks.end()
+                if self.roce:
+                    self.roce.remove_rules()  # before a capture is put in order, which takes long
                 counters = links.end(self.roce.counters() if self.roce else None)
         print(links.last_table(), end="")
         if not any(edge["delivered"] for edge in counters["edges"]):
