@@ -19,7 +19,7 @@ from gloo_bypass_tools.common.argument_types import names_of
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.study.commands import flags, model_flags
 from gloo_bypass_tools.study.printed import markdown, trainer
-from gloo_bypass_tools.study.transports import SWITCHED, kind_of
+from gloo_bypass_tools.study.transports import DISTINCT, kind_of
 
 TITLE = "What a killed rank costs an elastic training"
 POLL_S = 0.005
@@ -135,7 +135,7 @@ def add_options(options):
     add("--steps", type=int, default=60)
     add("--checkpoint-every", type=int, default=10, metavar="STEPS")
     add("--kill", type=kills_of, default=kills_of("1@17,2@38"), metavar="RANK@STEP,...")
-    add("--transports", type=names_of(SWITCHED), default=list(SWITCHED[:2]), metavar="A,B")
+    add("--transports", type=names_of(DISTINCT), default=list(DISTINCT[:2]), metavar="A,B")
     add("--timeout", type=int, default=600, metavar="S", help="of a run")
     add("--build", type=Path, default=ROOT / "build", metavar="DIR")
 
