@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t kMaxOthers = 15;  // prio has 16 bands
 // Packets in flight and in the queue together: none is to be lost for this; the queue's limit is tbf's.
 constexpr std::uint64_t kNetemLimitPackets = 10'000'000;
-// With a rate of its own netem keeps frames in order, which jitter alone would not. This one costs a frame under 0.2
-// us.
+// With a rate of its own netem keeps frames in order, which it does not beside jitter, or when a delay falls while
+// frames are under way. This one costs a frame under 0.2 us.
 constexpr std::uint64_t kOrderKeepingRate = 100'000'000'000;
 // What tbf may send at once: above the largest frame it must be, above the rate in one timer's lateness it should be.
 constexpr std::uint64_t kMinBurstBytes = 16 * 1024;
@@ -135,24 +135,17 @@ class Plan {
                               description_.edgeName(host_, to), interface_, fault));
   }
 
-  // A change puts back all that it does not mention, but these two.
+  // A change puts back all that it does not mention, but this.
   static std::string endingWords(const EdgeModel& model, const EdgeModel* before) {
-    if (before == nullptr) return "";
-    std::string words;
-    if (before->corruption > 0 && model.corruption == 0) words += " corrupt 0%";
-    if (before->jitter > Duration{0} && model.jitter == Duration{0}) words += " rate 0bit";
-    return words;
+    return before != nullptr && before->corruption > 0 && model.corruption == 0 ? " corrupt 0%" : "";
   }
 
   static std::string netemWords(const EdgeModel& model) {
     if (!model.up) return " loss 100%";
-    std::string words;
-    if (model.jitter > Duration{0}) {
-      const Duration half = model.jitter / 2;
-      words += fmt::format(" delay {} {} rate {}bit", exactly(model.delay + half), exactly(half), kOrderKeepingRate);
-    } else {
-      words += fmt::format(" delay {}", exactly(model.delay));
-    }
+    const Duration half = model.jitter / 2;
+    std::string words = fmt::format(" delay {}", exactly(model.delay + half));
+    if (half > Duration{0}) words += fmt::format(" {}", exactly(half));
+    words += fmt::format(" rate {}bit", kOrderKeepingRate);
     if (model.burstEnter > 0) {
       // netem's words: p, r, the loss in the bad state, the loss in the good one.
       const double bad = 1 - (1 - model.burstLoss) * (1 - model.loss);

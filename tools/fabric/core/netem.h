@@ -6,8 +6,9 @@
 //             +- band 2 + i: u32 filter on the i-th other host's address -> netem (loss, delay, corruption) -> tbf
 //             (rate, queue)
 //
-// What netem does otherwise than the emulator: delay comes before the rate, which is the same but for jitter;
-// corruption flips one bit of the whole frame; its random numbers have no seed. What it cannot do is refused:
+// What netem does otherwise than the emulator: delay comes before the rate, which is the same but for jitter; after a
+// pause tbf lets 16 KiB go at once, or at over 1.3 Gbit/s what goes in 0.1 ms; corruption flips one bit of the whole
+// frame; its random numbers have no seed. What it cannot do is refused:
 // duplication (its copies go through the whole queue again, and newer kernels refuse it beside other edges), reordering
 // (it sends early, not late), delays over 250 s, queues shorter than a frame, and more than 15 other hosts.
 #pragma once

@@ -1,4 +1,4 @@
-// The tc commands made from a description. netem_guest_test.sh checks that the kernel accepts them.
+// The tc commands made from a description. tests/guest/netem_test.py checks that the kernel accepts them.
 #include "tools/fabric/core/netem.h"
 
 #include <gmock/gmock.h>
@@ -14,6 +14,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 using testing::ElementsAre;
+using testing::HasSubstr;
 
 NetemPlan planOf(const Description& description, std::size_t host = 0) {
   Result<NetemPlan> plan = netemPlan(description, host, "eth0");
@@ -42,23 +43,24 @@ TEST(Netem, SlowEdge_IsOneOfSeveralBands) {
              1);
   EXPECT_THAT(
       plan.setUp,
-      ElementsAre("tc qdisc add dev eth0 root handle 1: prio bands 3 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
-                  "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 20us",
-                  "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.32.0.2/32 flowid 1:2",
-                  "tc qdisc add dev eth0 parent 1:3 handle 103: netem limit 10000000 delay 300000us",
-                  "tc qdisc add dev eth0 parent 103:1 handle 203: tbf rate 1000000000bit burst 16384b limit 4194304b",
-                  "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.32.0.4/32 flowid 1:3"));
+      ElementsAre(
+          "tc qdisc add dev eth0 root handle 1: prio bands 3 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0",
+          "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 20us rate 100000000000bit",
+          "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.32.0.2/32 flowid 1:2",
+          "tc qdisc add dev eth0 parent 1:3 handle 103: netem limit 10000000 delay 300000us rate 100000000000bit",
+          "tc qdisc add dev eth0 parent 103:1 handle 203: tbf rate 1000000000bit burst 16384b limit 4194304b",
+          "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.32.0.4/32 flowid 1:3"));
   EXPECT_TRUE(plan.changes.empty());
   EXPECT_EQ(plan.removal, "tc qdisc del dev eth0 root");
 }
 
 TEST(Netem, Settings_BecomeItsWords) {
-  EXPECT_EQ(netemWords("loss=0.1%"), "delay 0us loss 0.1%");
+  EXPECT_EQ(netemWords("loss=0.1%"), "delay 0us rate 100000000000bit loss 0.1%");
   EXPECT_EQ(netemWords("delay=10ms,jitter=4ms"), "delay 12000us 2000us rate 100000000000bit") << "uniform, in order";
-  EXPECT_EQ(netemWords("burst_enter=1%"), "delay 0us loss gemodel 1% 20% 80% 0%");
+  EXPECT_EQ(netemWords("burst_enter=1%"), "delay 0us rate 100000000000bit loss gemodel 1% 20% 80% 0%");
   EXPECT_EQ(netemWords("burst_enter=1%,burst_leave=10%,burst_loss=50%,loss=10%"),
-            "delay 0us loss gemodel 1% 10% 55% 10%");
-  EXPECT_EQ(netemWords("corruption=0.01%"), "delay 0us corrupt 0.01%");
+            "delay 0us rate 100000000000bit loss gemodel 1% 10% 55% 10%");
+  EXPECT_EQ(netemWords("corruption=0.01%"), "delay 0us rate 100000000000bit corrupt 0.01%");
 }
 
 TEST(Netem, RateAndQueue_BecomeTbfs) {
@@ -87,7 +89,7 @@ TEST(Netem, Schedule_BecomesTimedChanges) {
   EXPECT_EQ(plan.changes[0].at, seconds(1));
   EXPECT_THAT(plan.changes[0].commands, ElementsAre(netem + jitter + " corrupt 1%",
                                                     "tc qdisc add dev eth0 parent 102:1 handle 202: " + oneMegabit));
-  EXPECT_THAT(plan.changes[1].commands, ElementsAre(netem + "delay 1000us corrupt 1% rate 0bit",
+  EXPECT_THAT(plan.changes[1].commands, ElementsAre(netem + "delay 1000us rate 100000000000bit corrupt 1%",
                                                     changeTbf + "tbf rate 2000000bit burst 16384b limit 1048576b"));
   EXPECT_EQ(plan.changes[2].at, seconds(3));
   EXPECT_THAT(plan.changes[2].commands, ElementsAre(netem + jitter + " corrupt 1%", changeTbf + oneMegabit));
@@ -97,17 +99,28 @@ TEST(Netem, Schedule_BecomesTimedChanges) {
               ElementsAre(netem + jitter + " corrupt 0%", "tc qdisc del dev eth0 parent 102:1 handle 202:"));
 }
 
+// Without a rate of its own netem sends each frame after its own delay: later ones would overtake those under way.
+TEST(Netem, DelayThatFalls_KeepsFramesInOrder) {
+  const NetemPlan plan = planOf(good("ranks = 2", {{"edge", "from=r0,to=r1,delay=300ms"},
+                                                   {"event", "at=1s,for=1s,from=r0,to=r1,delay=1ms"},
+                                                   {"event", "at=3s,from=r0,to=r1,down=1s"}}));
+  ASSERT_EQ(plan.changes.size(), 4u);
+  EXPECT_THAT(plan.setUp.at(1), HasSubstr("delay 300000us rate 100000000000bit"));
+  EXPECT_THAT(plan.changes[0].commands, ElementsAre(HasSubstr("delay 1000us rate 100000000000bit")));
+  EXPECT_THAT(plan.changes[3].commands, ElementsAre(HasSubstr("delay 300000us rate 100000000000bit")));
+}
+
 TEST(Netem, Script_WaitsBetweenChanges) {
   const std::string script = netemScript(planOf(good("ranks = 2", {{"event", "at=5s,from=r0,to=r1,down=200ms"}})));
   EXPECT_EQ(script,
             "# for root; tc qdisc del dev eth0 root removes it\nset -e\n"
             "tc qdisc add dev eth0 root handle 1: prio bands 2 priomap 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
-            "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0us\n"
+            "tc qdisc add dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0us rate 100000000000bit\n"
             "tc filter add dev eth0 parent 1: protocol ip prio 1 u32 match ip dst 10.77.0.3/32 flowid 1:2\n"
             "sleep 5.000000  # until 5 s\n"
             "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 loss 100%\n"
             "sleep 0.200000  # until 5.2 s\n"
-            "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0us\n");
+            "tc qdisc change dev eth0 parent 1:2 handle 102: netem limit 10000000 delay 0us rate 100000000000bit\n");
 }
 
 TEST(Netem, SeveralInterfaces_AreOnePlanInTheOrderOfTime) {
