@@ -41,6 +41,13 @@ std::string FabricReport::table(TimePoint now, std::size_t maxEdges) {
       microsecondsOf(late.quantile(0.99)), microsecondsOf(late.max()));
   std::vector<EdgeId> rows = usedEdges();
   const std::size_t used = rows.size();
+  const double elapsed = std::max(1e-9, secondsOf(now - (last_ == TimePoint{} ? start_ : last_)));
+  std::vector<double> rates(lastBytes_.size());  // of edges that are not shown too: the next table may show them
+  for (const EdgeId row : rows) {
+    const std::size_t edge = row.from * switch_.hosts() + row.to;
+    const std::uint64_t bytes = switch_.edge(row.from, row.to).counters().deliveredBytes;
+    rates[edge] = 8e-6 * static_cast<double>(bytes - std::exchange(lastBytes_[edge], bytes)) / elapsed;
+  }
   if (rows.size() > maxEdges) {
     const auto more = [&](EdgeId a, EdgeId b) {
       return switch_.edge(a.from, a.to).counters().offeredBytes > switch_.edge(b.from, b.to).counters().offeredBytes;
@@ -50,18 +57,14 @@ std::string FabricReport::table(TimePoint now, std::size_t maxEdges) {
   }
   text += fmt::format("{:<14} {:>9} {:>10} {:>10} {:>8} {:>8} {:>8} {:>8} {:>9} {:>10}  {}\n", "edge", "Mbit/s",
                       "frames", "MB", "lost", "queue", "down", "dup", "queue KB", "delay ms", "emulates");
-  const double elapsed = std::max(1e-9, secondsOf(now - (last_ == TimePoint{} ? start_ : last_)));
   for (const EdgeId row : rows) {
     const EdgeEmulator& edge = switch_.edge(row.from, row.to);
     const EdgeCounters& c = edge.counters();
-    std::uint64_t& last = lastBytes_[row.from * switch_.hosts() + row.to];
     text += fmt::format("{:<14} {:>9.2f} {:>10} {:>10.2f} {:>8} {:>8} {:>8} {:>8} {:>9.1f} {:>10.3f}  {}\n",
-                        description_.edgeName(row.from, row.to),
-                        8e-6 * static_cast<double>(c.deliveredBytes - last) / elapsed, c.delivered,
-                        1e-6 * static_cast<double>(c.deliveredBytes), c.lostRandomly + c.lostInBurst, c.lostInQueue,
-                        c.lostWhileDown, c.duplicated, 1e-3 * static_cast<double>(edge.queuedBytes(now)),
+                        description_.edgeName(row.from, row.to), rates[row.from * switch_.hosts() + row.to],
+                        c.delivered, 1e-6 * static_cast<double>(c.deliveredBytes), c.lostRandomly + c.lostInBurst,
+                        c.lostInQueue, c.lostWhileDown, c.duplicated, 1e-3 * static_cast<double>(edge.queuedBytes(now)),
                         millisecondsOf(meanDelay(c)), describe(edge.model()));
-    last = c.deliveredBytes;
   }
   if (used > rows.size()) text += fmt::format("and {} more edges\n", used - rows.size());
   last_ = now;

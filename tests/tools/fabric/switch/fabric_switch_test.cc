@@ -315,5 +315,20 @@ TEST(FabricReport, CountersOfARun_AreInTableJsonAndComplaints) {
   EXPECT_EQ(sample["edges"][0]["from"], "r1");
 }
 
+// A table shows the busiest edges only, and these change from table to table.
+TEST(FabricReport, EdgeThatWasNotShown_HasTheRateOfTheLastInterval) {
+  Fabric fabric("ranks = 2\n");
+  fabric.introduceAll();
+  FabricReport report(fabric.description, *fabric.fabricSwitch, kStart);
+  fabric.sendTo(0, 1, 1500);
+  fabric.sendTo(1, 0, 1000);
+  fabric.pollAt(kLater);
+  EXPECT_THAT(report.table(kStart + kLater, 1), HasSubstr("r0->r1"));
+  fabric.sendTo(1, 0, 1250);
+  fabric.pollAt(kLater + milliseconds(10));
+  const std::string table = report.table(kStart + kLater + milliseconds(10), 1);  // 1,250 bytes in 10 ms
+  EXPECT_THAT(table, HasSubstr("r1->r0              1.00 "));
+}
+
 }  // namespace
 }  // namespace gloo_bypass::fabric
