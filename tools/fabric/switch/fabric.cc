@@ -64,13 +64,13 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  // Throws where one of the files cannot be written. Nothing has been made that would have to be removed.
+  // Throws where one of the files cannot be written. What may not be there already is made last.
   void open(TimePoint now) {
+    writeStats(now);
     if (!options_.samplesPath.empty()) {
       samples_ = std::fopen(options_.samplesPath.c_str(), "wxe");
       if (samples_ == nullptr) cannotWrite("--samples", options_.samplesPath, std::strerror(errno));
     }
-    writeStats(now);
   }
 
   void onInterval(TimePoint now) {
@@ -211,7 +211,12 @@ void emulate(const FabricOptions& options, const Description& description) {
     fabricSwitch.observe(*capture);
   }
   Output output(options, report, capture.get());
-  output.open(start);
+  try {
+    output.open(start);
+  } catch (...) {
+    if (capture) std::remove(options.capture.path.c_str());  // empty, and in the way of the next try
+    throw;
+  }
   const bool before = !options.normalPriority && goBeforeOthers();
   fmt::print("fabric: ready, {} hosts, MTU {}, {} priority\n", description.hosts.size(), options.mtu,
              before ? "real-time" : "normal");
@@ -225,11 +230,11 @@ void emulate(const FabricOptions& options, const Description& description) {
            });
   const TimePoint end = monotonicTime();
   const Status captured = capture ? capture->finish(end) : Status();
+  output.close(end);  // before the table, which cannot be printed where the terminal has gone
   output.print(end);
   if (const std::string complaints = report.complaints(); !complaints.empty()) fmt::print("{}", complaints);
   if (capture) fmt::print("{}", capture->complaint());
   std::fflush(stdout);
-  output.close(end);
   if (!captured) throw ProgramError("--capture " + captured.error().message);
 }
 

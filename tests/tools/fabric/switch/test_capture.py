@@ -154,6 +154,7 @@ def test_Capture_DiskThatFills_EndsTheCaptureAndNotTheFabric(tmp_path):
         (["--capture", "/none/such/folder/a"], 1, "/none/such/folder/a"),
         (["--capture", "{folder}/a", "--markers", "there"], 1, "--markers there"),
         (["--capture", "{folder}/kept"], 1, "there is a file of this name"),
+        (["--capture", "{folder}/a", "--stats", "/none/such/s"], 1, "--stats"),
     ],
 )
 def test_Capture_BadInput_IsOneLine(tmp_path, words, status, said):

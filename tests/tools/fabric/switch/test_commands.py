@@ -102,7 +102,7 @@ def test_Netem_Host_PrintsAScriptForItsInterface():
         "1=eth7",
     )
     assert answer.returncode == 0 and answer.stderr == ""
-    assert "dev eth7 parent 1:2 handle 102: netem limit 10000000 delay 300000us\n" in answer.stdout
+    assert "dev eth7 parent 1:2 handle 102: netem limit 10000000 delay 300000us rate 100000000000bit\n" in answer.stdout
     assert (
         answer.stdout.index("sleep 1.000000") < answer.stdout.index("loss 100%") < answer.stdout.index("sleep 0.200000")
     )
