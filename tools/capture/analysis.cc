@@ -121,7 +121,7 @@ void Analysis::countKinds(const DissectedFrame& frame, std::uint64_t repeated) {
 std::uint64_t Analysis::repeatedBytes(const DissectedFrame& frame) {
   const bool tcp = frame.kind == FrameKind::kTcp;
   const std::uint64_t advance = tcp ? frame.payloadBytes + (frame.opens ? 1 : 0) : 1;
-  if (advance == 0) return 0;
+  if (advance == 0 || frame.damaged) return 0;
   const FlowKey key{std::uint64_t{frame.source} << 32 | frame.destination, tcp ? 0 : frame.session,
                     std::uint32_t{frame.sourcePort} << 16 | frame.destinationPort};
   const std::uint32_t end = frame.sequence + static_cast<std::uint32_t>(advance);

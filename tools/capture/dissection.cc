@@ -105,6 +105,7 @@ void dissectBypass(const wire::PacketOutline& outline, const Part& part, Dissect
   frame.kind = FrameKind::kBypass;
   frame.payloadBytes = part.length - outline.headerBytes;
   frame.sequence = outline.sequence;
+  frame.damaged = outline.damaged;
 }
 
 void dissectUdp(const Part& datagram, DissectedFrame& frame) {

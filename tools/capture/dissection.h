@@ -57,6 +57,7 @@ struct DissectedFrame {
   std::uint64_t session = 0;              // of gloo-bypass: the receiver's id
   std::optional<MessagePart> message;     // of gloo-bypass, where there is one
   bool opens = false;                     // TCP's SYN
+  bool damaged = false;                   // of gloo-bypass: its header, with the sequence number
   bool isUdp = false;                     // also where it is too short to tell more
   std::span<const std::byte> udpPayload;  // what was captured of it
 };

@@ -443,13 +443,16 @@ local function add_common(reader, tree, pinfo, kind, info)
     for _, flag in ipairs({ f.flag_ack, f.flag_echo, f.flag_payload, f.flag_hello, f.flag_covered }) do flags_item:add(flag, flags) end
   end
   reader:add(tree, f.ranges, 1)
-  reader:add(tree, f.header_length, 2)
+  local header_length = reader:add(tree, f.header_length, 2)
   reader:add(tree, f.payload_checksum, 4)
   local sequenced = kind >= FIRST_SEQUENCED
   local sequence = reader:add(tree, sequenced and f.sequence or f.next_sequence, 4)
   if sequence and sequenced then
     info[#info + 1] = "seq " .. sequence:le_uint()
-    if note_sequence(pinfo, tostring(receiver:le_uint64()), sequence:le_uint()) then
+    -- A damaged number would make all that follow look like repetitions.
+    local length = header_length:le_uint()
+    local intact = length >= SHORT_BYTES and header_status(reader.tvb, length) ~= WRONG
+    if intact and note_sequence(pinfo, tostring(receiver:le_uint64()), sequence:le_uint()) then
       tree:add(f.repeated, true):set_generated()
       tree:add_proto_expert_info(e.repeated)
       info[#info + 1] = "(again)"

@@ -76,6 +76,10 @@ std::optional<std::uint64_t> peekReceiverId(std::span<const std::byte> datagram)
   return loadLittle<std::uint64_t>(datagram.data() + kAtReceiver);
 }
 
+bool headerIsIntact(std::span<const std::byte> header) {
+  return headerChecksum(header.data(), header.size()) == loadLittle<std::uint32_t>(header.data() + kAtCrc);
+}
+
 ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out, HeaderChecksum checksum) {
   if (datagram.size() < kCommonHeaderBytes || datagram.size() > kMaxDatagramBytes) return ParseResult::kForeign;
   std::byte* const p = out->headerBytes.data();
@@ -87,7 +91,7 @@ ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out, 
     return ParseResult::kCorrupted;
   }
   std::memcpy(p + kCommonHeaderBytes, datagram.data() + kCommonHeaderBytes, headerBytes - kCommonHeaderBytes);
-  if (checksum == HeaderChecksum::kCrc32c && headerChecksum(p, headerBytes) != loadLittle<std::uint32_t>(p + kAtCrc)) {
+  if (checksum == HeaderChecksum::kCrc32c && !headerIsIntact({p, headerBytes})) {
     return ParseResult::kCorrupted;
   }
   FieldReader reader(p + kAtVersion);

@@ -226,6 +226,8 @@ enum class ParseResult : std::uint8_t {
 // Whether the header has its checksum: a datagram that was sealed has none (sealed_packet.h).
 enum class HeaderChecksum : std::uint8_t { kCrc32c, kNone };
 
+// `header`: kCommonHeaderBytes at least, and all that its length says.
+bool headerIsIntact(std::span<const std::byte> header);
 // Checks magic, lengths, header checksum and, where present, the payload's.
 ParseResult parsePacket(std::span<const std::byte> datagram, ParsedPacket* out,
                         HeaderChecksum checksum = HeaderChecksum::kCrc32c);

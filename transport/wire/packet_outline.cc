@@ -46,6 +46,7 @@ std::optional<PacketOutline> outlinePacket(std::span<const std::byte> captured, 
       outline.headerBytes > std::min(length, kMaxHeaderBytes)) {
     return {};
   }
+  outline.damaged = captured.size() >= outline.headerBytes && !headerIsIntact(captured.first(outline.headerBytes));
   return outline;
 }
 

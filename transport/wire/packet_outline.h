@@ -1,6 +1,7 @@
 // What the beginning of a datagram shows, for captures with a snap length. Pure.
 //
-// It verifies no checksum, so an outline is a guess, good enough for counting: magic, version, type and lengths agree.
+// An outline is a guess, good enough for counting: magic, version, type and lengths agree. Where all of the header was
+// captured, it says whether the checksum is right.
 // Of a sealed datagram (sealed_packet.h) the sequence number is the packet number, and the length of the header is a
 // guess as well.
 #pragma once
@@ -16,6 +17,7 @@ namespace gloo_bypass::wire {
 
 struct PacketOutline {
   bool sealed = false;
+  bool damaged = false;  // the header's checksum is wrong: no field is to be relied on
   FrameType type = FrameType::kAck;
   std::uint64_t receiverId = 0;
   std::uint32_t sequence = 0;

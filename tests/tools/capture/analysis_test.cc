@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/tools/capture/capture_builder.h"
+#include "tests/tools/capture/operation_frames.h"
 #include "tools/capture/step_statistics.h"
 #include "transport/wire/step_marker.h"
 
@@ -203,6 +204,21 @@ TEST(Analysis, TcpSequenceNumbers_WrapWithoutRepetition) {
   feed.add(milliseconds(2), test::tcpSegment(kA, kB, 0xffffff80, 0x90));  // over the wrap: 0x80 + 0x10 known
   feed.analysis.finish();
   EXPECT_EQ(feed.analysis.totals().bytesOfKind[static_cast<std::size_t>(ByteKind::kTcpRepeated)], 0x90u);
+}
+
+// A bit of the sequence number flipped on the way: the receiver drops that frame, and the others are no repetitions.
+TEST(Analysis, DamagedSequenceNumber_MakesNoOtherFrameRepeated) {
+  test::OperationSender sender(kA, kB, 1);
+  Feed feed;
+  for (int message = 1; message <= 4; ++message) {
+    Octets frame = sender.message(7, 100, 100);
+    if (message == 2) frame[14 + 20 + 8 + 27] ^= 0x40;  // the sequence number's highest byte
+    feed.add(milliseconds(message), frame);
+  }
+  feed.analysis.finish();
+  const auto& totals = feed.analysis.totals();
+  EXPECT_EQ(totals.bytesOfKind[static_cast<std::size_t>(ByteKind::kBypassRepeated)], 0u);
+  EXPECT_EQ(totals.bytesOfKind[static_cast<std::size_t>(ByteKind::kBypassPayload)], 400u);
 }
 
 TEST(Analysis, LongCapture_HasCoarserSeriesOfItsDirections) {
