@@ -214,7 +214,7 @@ class Trainer {
     if (isLast(step, micro)) {
       communicator_->beginWindow(static_cast<uint64_t>(metrics.step), gradientBytes_);
     }
-    const auto [ranks, micros] = batches_.weightOf(step, micro);
+    const auto [ranks, micros, ownMicros] = batches_.weightOf(step, micro);
     const auto share = ranks == 1 ? loss : loss * ranks;
     held_.optimizer->scaled(micros == 1 ? share : share / micros).backward();
     const auto done = Clock::now();
@@ -225,9 +225,11 @@ class Trainer {
     }
     tracer_.addBackward(metrics.step, micro, start, done);
     metrics.backwardSeconds += std::chrono::duration<double>(done - start).count();
-    const double value = loss.item<double>();
-    metrics.loss += value / micros;
-    metrics.weightedLoss += value * ranks / micros;
+    if (ranks > 0) {
+      const double value = loss.item<double>();
+      metrics.loss = metrics.loss.value_or(0) + value / ownMicros;
+      metrics.weightedLoss += value * ranks / micros;
+    }
   }
 
   void updateParameters(int64_t step, StepMetrics& metrics) {

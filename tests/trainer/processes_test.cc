@@ -107,6 +107,24 @@ TEST(Training, TailSmallerThanTheRanks_LeavesSomeWithoutSamples) {
   }
 }
 
+// 9 samples: the second step has one, rank 0's.
+TEST(Metrics, LossOfARankWithoutSamples_IsUnknown) {
+  const TemporaryFolder folder;
+  const auto finished = train({"--samples", "9", "--epochs", "1", "--precision", "fp64", "--tail", "weighted",
+                               "--batch-size", "2", "--spawn", "4", "--metrics", folder / "m{rank}"});
+  ASSERT_EQ(finished.shellStatus(), 0) << finished.err;
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto steps = stepsOf(contentsOf(folder / ("m" + std::to_string(rank))));
+    ASSERT_EQ(steps.size(), 2u);
+    EXPECT_TRUE(steps[0]["loss"].is_number());
+    if (rank == 0) {
+      EXPECT_NEAR(steps[1]["loss"].get<double>(), steps[1]["loss_mean"].get<double>(), 1e-12);
+    } else {
+      EXPECT_TRUE(steps[1]["loss"].is_null()) << rank;
+    }
+  }
+}
+
 TEST(Training, ManyBucketsAndRanks_StayBitIdentical) {
   const auto finished =
       train({"--spawn", "3", "--steps", "5", "--verify-ranks", "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005",

@@ -176,13 +176,18 @@ int64_t Batches::targetsIn(int64_t step) {
 Batches::Weight Batches::weightOf(int64_t step, int64_t micro) {
   const int64_t batch = batchOfMicro(step, micro), epoch = step / stepsPerEpoch_;
   double own = static_cast<double>(sampler_.share(batch)), all = static_cast<double>(sampler_.samplesIn(batch)),
-         ofStep = static_cast<double>(samplesIn(step));
+         ofStep = static_cast<double>(samplesIn(step)), ownOfStep = 0;
   if (corpus_.isPadded()) {
     own = static_cast<double>(targetsIn(sampler_.batch(epoch, batch)));
     all = static_cast<double>(targetsIn(sampler_.wholeBatch(epoch, batch)));
     ofStep = static_cast<double>(targetsIn(step));
+    ownOfStep = static_cast<double>(targetsIn(samplesOf(step)));
+  } else {
+    for (int64_t each = 0; each < microBatches(step); ++each) {
+      ownOfStep += static_cast<double>(sampler_.share(batchOfMicro(step, each)));
+    }
   }
-  return {.ranks = own * ranks_ / all, .micros = ofStep / all};
+  return {.ranks = own * ranks_ / all, .micros = ofStep / all, .ownMicros = own > 0 ? ownOfStep / own : 0};
 }
 
 std::vector<int64_t> Batches::samplesOf(int64_t step) {
@@ -195,8 +200,12 @@ std::vector<int64_t> Batches::samplesOf(int64_t step) {
 }
 
 Batch Batches::of(int64_t step, int64_t micro) {
-  const auto indices = sampler_.batch(step / stepsPerEpoch_, batchOfMicro(step, micro));
-  return batchOf(corpus_, indices.empty() ? std::vector<int64_t>{0} : indices);
+  const int64_t epoch = step / stepsPerEpoch_, batch = batchOfMicro(step, micro);
+  auto indices = sampler_.batch(epoch, batch);
+  if (indices.empty()) {
+    indices = {sampler_.wholeBatch(epoch, batch).front()};  // what is not finite then belongs to the step
+  }
+  return batchOf(corpus_, indices);
 }
 
 }  // namespace gloo_bypass::trainer

@@ -56,17 +56,18 @@ class Batches {
   // Targets of a step over all ranks: samplesIn() x T, unless samples are padded.
   int64_t targetsIn(int64_t step);
   // The mean loss of this rank's targets in a micro-batch, times `ranks`, divided by `micros`, is its part of N times
-  // the step's mean over all ranks' targets. Where all have as many, `ranks` is 1 and `micros` --accumulate.
+  // the step's mean over all ranks' targets; divided by `ownMicros` it is its part of this rank's own mean, if `ranks`
+  // is not 0. Where all have as many, `ranks` is 1 and the others are --accumulate.
   struct Weight {
-    double ranks, micros;
+    double ranks, micros, ownMicros;
   };
   Weight weightOf(int64_t step, int64_t micro);
   // What `metrics` has of a step's tokens.
   void addMetrics(int64_t step, StepMetrics& metrics);
   // Of all micro-batches of step `step`, as numbers of samples.
   std::vector<int64_t> samplesOf(int64_t step);
-  // Of micro-batch `micro` of optimiser step `step`, both from 0. A rank that has no sample in it gets one all the
-  // same, of weight 0.
+  // Of micro-batch `micro` of optimiser step `step`, both from 0. A rank that has no sample in it gets one of another
+  // rank's all the same, of weight 0.
   Batch of(int64_t step, int64_t micro);
 
  private:

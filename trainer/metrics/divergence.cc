@@ -18,12 +18,12 @@ std::string textOf(double loss) { return std::isfinite(loss) ? fmt::format("{:g}
 }  // namespace
 
 std::string divergenceAt(const StepMetrics& metrics, int64_t stepsLeftOut) {
-  if (!std::isfinite(metrics.loss)) {
-    return fmt::format("step {}: the loss is {}", metrics.step, textOf(metrics.loss));
+  if (metrics.loss && !std::isfinite(*metrics.loss)) {
+    return fmt::format("step {}: the loss is {}", metrics.step, textOf(*metrics.loss));
   }
   if (metrics.meanLoss && !std::isfinite(*metrics.meanLoss)) {
     return fmt::format("step {}: the mean over ranks of the loss is {}, this rank's is {}", metrics.step,
-                       textOf(*metrics.meanLoss), textOf(metrics.loss));
+                       textOf(*metrics.meanLoss), metrics.loss ? textOf(*metrics.loss) : "none");
   }
   return stepsLeftOut <= kMostStepsLeftOut
              ? ""

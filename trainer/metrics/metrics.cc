@@ -81,7 +81,7 @@ nlohmann::json toJson(const StepMetrics& m) {
   nlohmann::json json{{"event", "step"},
                       {"step", m.step},
                       {"epoch", m.epoch},
-                      {"loss", m.loss},
+                      {"loss", orNull(m.loss)},
                       {"loss_mean", orNull(m.meanLoss)},
                       {"buckets", m.buckets},
                       {"gradient_bytes", m.gradientBytes},
@@ -119,8 +119,8 @@ nlohmann::json MetricsSummary::toJson() const {
   }
   const auto skip = static_cast<size_t>(skipFirst_) < steps_.size() ? static_cast<size_t>(skipFirst_) : 0;
   json["measured_steps"] = steps_.size() - skip;
-  json["loss_first"] = steps_.front().meanLoss.value_or(steps_.front().loss);
-  json["loss_last"] = steps_.back().meanLoss.value_or(steps_.back().loss);
+  json["loss_first"] = orNull(steps_.front().bestLoss());
+  json["loss_last"] = orNull(steps_.back().bestLoss());
   json["bytes_source"] = steps_.back().bytesSource;
   for (const Field& field : kFields) {
     std::vector<double> values;

@@ -28,7 +28,7 @@ struct MemoryMetrics {
 
 struct StepMetrics {
   int64_t step = 0, epoch = 0;     // the step counts from 1
-  double loss = 0;                 // this rank's mean over its samples
+  std::optional<double> loss;      // this rank's mean over its targets; none where it has no sample in the step
   double weightedLoss = 0;         // the same, each counted so that the mean of it over ranks is that over all samples
   std::optional<double> meanLoss;  // over all ranks; only known when steps end in a barrier
   double stepSeconds = 0, forwardSeconds = 0, backwardSeconds = 0, optimizerSeconds = 0, barrierSeconds = 0;
@@ -44,6 +44,9 @@ struct StepMetrics {
   nlohmann::json ofMethods = nlohmann::json::object();  // fields of the methods that this run uses
   std::string digest;                                   // only with --verify-ranks
   std::optional<MemoryMetrics> memory;
+
+  // Over all ranks, if that is known, else this rank's.
+  std::optional<double> bestLoss() const { return meanLoss ? meanLoss : loss; }
 
   using Time = std::chrono::steady_clock::time_point;
   // Once the times of forward, backward and the all-reduces are there. What is left of backward is computation, plus

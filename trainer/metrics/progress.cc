@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -32,7 +33,7 @@ void ProgressBar::show(const StepMetrics& m) {
   writeToStderr(
       fmt::format("\r[{}{}] {}/{}  loss {:.4f}  {:.2f} s/step  t_ar {:.2f} s  {:.0f} tokens/s  {}:{:02} left\x1b[K",
                   std::string(static_cast<size_t>(filled), '='), std::string(static_cast<size_t>(kWidth - filled), ' '),
-                  m.step, lastStep_, m.meanLoss.value_or(m.loss), m.stepSeconds, m.allReduceSeconds,
+                  m.step, lastStep_, m.bestLoss().value_or(std::nan("")), m.stepSeconds, m.allReduceSeconds,
                   m.stepSeconds > 0 ? static_cast<double>(m.tokens) / m.stepSeconds : 0, left / 60, left % 60));
   std::fflush(stderr);
   isLineOpen_ = true;

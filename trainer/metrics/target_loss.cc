@@ -36,7 +36,7 @@ bool TargetLoss::isReachedBy(const StepMetrics& step) {
     return false;
   }
   const auto slot = static_cast<size_t>(state_[kSteps]) % static_cast<size_t>(options_.window);
-  state_[kLosses + slot] = step.meanLoss.value_or(step.loss);
+  state_[kLosses + slot] = step.bestLoss().value();  // with a target steps end together, or there is one rank
   state_[kSteps] += 1;
   state_[kSeconds] += step.stepSeconds;
   state_[kTokens] += static_cast<double>(step.tokens);

@@ -118,7 +118,7 @@ void Pipeline::completeBackward(StepMetrics& metrics) {
       communicator_.exchange(gradient.contiguous(), {other}, theirs, {other});
       gradient.add_(theirs[0]);
     }
-    auto loss = at::tensor({metrics.loss, metrics.weightedLoss}, at::kDouble);
+    auto loss = at::tensor({metrics.loss.value_or(0), metrics.weightedLoss}, at::kDouble);
     communicator_.broadcast(loss, communicator_.worldSize() - 1);
     metrics.loss = loss[0].item<double>();
     metrics.weightedLoss = loss[1].item<double>();
