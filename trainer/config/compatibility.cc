@@ -45,6 +45,7 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
              addsAll = o.sums != Sums::kReduced, finds = o.findUnusedParameters, isStatic = o.staticGraph,
              dropsLayers = o.layerDrop > 0;
   const bool reduces = !isAlone && !averages && !shards && !sharesModel;
+  const bool hasCopies = sharesModel && o.modelParallel.ranks > 0;  // whose gradients are reduced
   const auto averagesBy = [&](auto... methods) { return ((o.averaging.method == methods) || ...); };
   const auto compressesBy = [&](auto method) { return o.compression.method == method; };
   const bool casts = compressesBy(CompressionMethod::kFp16) || compressesBy(CompressionMethod::kBf16);
@@ -61,6 +62,14 @@ std::string conflictIn(const Options& o, const std::function<bool(const char* fl
       {hasOwn && isAlone, "--collectives chooses who runs what ranks exchange: nothing is exchanged with --no-ddp"},
       {isAlone && o.segmentBytes != 0, "--segment-bytes has no effect with --no-ddp"},
       {(isAlone || averages) && o.gradientAsBucketView, "--gradient-as-bucket-view has no effect with {unreduced}"},
+      {isGiven("--bucket-cap-mb") && !reduces && !shards && !hasCopies,
+       "--bucket-cap-mb has no effect with {unreduced}"},
+      {isGiven("--first-bucket-mb") && !reduces && !hasCopies, "--first-bucket-mb has no effect with {unreduced}"},
+      {averagesBy(AveragingMethod::kGossip, AveragingMethod::kCentral, AveragingMethod::kAsynchronous) &&
+           o.segmentBytes != 0,
+       "--segment-bytes is about all-reduces: --average makes some with local-sgd and diloco only"},
+      {o.compression.isUsed() && o.compression.isGathered() && o.compression.plainSteps() == 0 && o.segmentBytes != 0,
+       "--segment-bytes is about all-reduces: --compress {compress} makes none"},
       {hasOwn && o.segmentBytes != 0, "--segment-bytes is about Gloo's ring: not with --collectives own"},
       {addsAll && isAlone, "--sums {sums} is how ranks' gradients are added: none are with --no-ddp"},
       {addsAll && compresses, "--compress has a way of adding of its own: not with --sums {sums}"},

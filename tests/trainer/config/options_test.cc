@@ -95,6 +95,18 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
     expectOnlyGiven(flags);
   }
   expectOnlyGiven({"--segment-bytes", "4096", "--no-ddp"});
+  expectOnlyGiven({"--segment-bytes", "4096", "--compress", "topk"});
+  for (const char* method : {"gossip", "central", "asynchronous"}) {
+    expectOnlyGiven({"--segment-bytes", "4096", "--average", method});
+  }
+  for (const Flags& other : {Flags{"--no-ddp"}, Flags{"--average", "gossip"}, Flags{"--model-parallel", "tensor"}}) {
+    for (const char* option : {"--bucket-cap-mb", "--first-bucket-mb"}) {
+      Flags flags{option, "2"};
+      flags.insert(flags.end(), other.begin(), other.end());
+      expectOnlyGiven(flags);
+    }
+  }
+  expectOnlyGiven({"--first-bucket-mb", "2", "--zero", "1"});
   expectOnlyGiven({"--max-restarts", "3"}, {"--elastic"});
   expectOnlyGiven({"--rejoin-after", "3"}, {"--elastic"});
   expectOnlyGiven({"--min-lr-ratio", "0.1"}, {"--schedule"});

@@ -422,13 +422,14 @@ TEST(ObservedCpuAllocator, RawBlocks_AreCountedAndGivenBack) {
 
 TEST(ActivationCheckpointing, SameBits_AsWithout) {
   const Flags common{"--steps", "3", "--dropout", "0.1", "--verify-ranks"};
-  const Flags ranks = common + Flags{"--spawn", "2", "--bucket-cap-mb", "0.02", "--first-bucket-mb", "0.005"};
+  const Flags sharded = common + Flags{"--spawn", "2", "--bucket-cap-mb", "0.02"},
+              ranks = sharded + Flags{"--first-bucket-mb", "0.005"};
   const auto one = digestOf(train(common + Flags{"--no-ddp"})), two = digestOf(train(ranks));
   for (const Flags& checkpointing : {Flags{"--activation-checkpointing"}, Flags{"--selective-checkpointing"}}) {
     EXPECT_EQ(one, digestOf(train(common + checkpointing + Flags{"--no-ddp"})));
     EXPECT_EQ(two, digestOf(train(ranks + checkpointing)));
-    EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(3))));
-    EXPECT_EQ(two, digestOf(train(ranks + checkpointing + zero(2))));
+    EXPECT_EQ(two, digestOf(train(sharded + checkpointing + zero(3))));
+    EXPECT_EQ(two, digestOf(train(sharded + checkpointing + zero(2))));
   }
 }
 
