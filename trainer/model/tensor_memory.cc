@@ -62,6 +62,17 @@ int64_t modelStateBytes(const Options& options, int ranks) {
   return elementBytes * (held(3) + held(2)) + optimizerBytes * held(1);
 }
 
+int64_t techniqueStateBytes(const Options& options, int ranks) {
+  int64_t ofEach = options.precision.sumsInFp32 ? 4 : 0;
+  if (options.compression.isUsed() && options.compression.canFeedBack() && options.compression.errorFeedback) {
+    ofEach += options.precision.isScaled() ? 8 : 4;
+  }
+  if (options.averaging.method == AveragingMethod::kDiLoCo) {
+    ofEach += 2 * options.precision.parameterBytes();
+  }
+  return ofEach * heldParameters(options, ranks);
+}
+
 // Rank 0's with --average asynchronous: the parameters and moments once more, and a request and an answer of each other
 // rank.
 int64_t serverBytes(const Options& options, int ranks) {
@@ -72,15 +83,15 @@ int64_t serverBytes(const Options& options, int ranks) {
 void checkMemory(const Options& options, int ranks, int ranksHere) {
   constexpr double kGigabyte = 1e9;
   const auto available = availableBytes();
-  const int64_t needed =
-      ranksHere * modelStateBytes(options, ranks) + (ranksHere == ranks ? serverBytes(options, ranks) : 0);
+  const int64_t needed = ranksHere * (modelStateBytes(options, ranks) + techniqueStateBytes(options, ranks)) +
+                         (ranksHere == ranks ? serverBytes(options, ranks) : 0);
   if (available && needed > *available) {
     Options sharded = options;
     sharded.sharding.zero += 1;
     const bool couldShard = options.sharding.zero < 3 && conflictIn(sharded).empty();
     throw UsageError(fmt::format(
-        "{} {} of {} need {:.1f} GB for parameters, gradients and moments, activations not counted, of {:.1f} GB "
-        "available: fewer ranks, a smaller --model{}",
+        "{} {} of {} need {:.1f} GB for parameters, gradients and moments, with what techniques keep and without "
+        "activations, of {:.1f} GB available: fewer ranks, a smaller --model{}",
         ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks, static_cast<double>(needed) / kGigabyte,
         static_cast<double>(*available) / kGigabyte,
         couldShard ? fmt::format(", or --zero {}", sharded.sharding.zero) : ""));

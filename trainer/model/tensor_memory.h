@@ -14,6 +14,10 @@ namespace gloo_bypass::trainer {
 // each shared among ranks as --zero says (Rajbhandari et al. 2020, figure 1). Without padding.
 int64_t modelStateBytes(const Options& options, int ranks);
 
+// What techniques keep besides, of each parameter: fp32 sums of micro-batches; what a compressor has not sent, and
+// where a loss scale may undo the step, that from before it; DiLoCo's starting point and velocity.
+int64_t techniqueStateBytes(const Options& options, int ranks);
+
 // Throws UsageError where `ranksHere` of `ranks` ranks need more than the kernel says is available (MemAvailable;
 // limits of control groups are not seen). Activations are not counted: enough here may still be too little later, when
 // libtorch names the bytes it could not get.

@@ -281,6 +281,21 @@ TEST(Memory, Formula_IsThePapers) {
   }
 }
 
+TEST(Memory, OfTechniques_IsCountedToo) {
+  const int64_t parameters = 81'912'576;
+  const auto bytesOf = [](const auto& change) {
+    Options options;
+    options.model = "distilgpt2";
+    change(options);
+    return techniqueStateBytes(options, 2);
+  };
+  EXPECT_EQ(bytesOf([](Options&) {}), 0);
+  EXPECT_EQ(bytesOf([](Options& o) { o.averaging.method = AveragingMethod::kDiLoCo; }), 8 * parameters);
+  EXPECT_EQ(bytesOf([](Options& o) { o.compression.method = CompressionMethod::kTopK; }), 4 * parameters);
+  EXPECT_EQ(bytesOf([](Options& o) { o.compression.method = CompressionMethod::kQsgd; }), 0);
+  EXPECT_EQ(bytesOf([](Options& o) { o.precision.sumsInFp32 = true; }), 4 * parameters);
+}
+
 TEST(FlatUnit, ReleasedAndFilledAgain_ParametersSeeTheNewValues) {
   const auto parameter = at::arange(10, at::kFloat).set_requires_grad(true);
   FlatUnit unit({parameter}, 1, 2, /*ownShard=*/true);
