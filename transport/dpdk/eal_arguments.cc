@@ -106,12 +106,13 @@ bool isVirtualDeviceString(const std::string& address) { return address.starts_w
 
 std::vector<std::string> buildEalArguments(const TransportConfig& config, const std::vector<std::string>& userWords,
                                            bool useHugePages, const std::string& cpus) {
-  std::vector<std::string> words{"gloo-bypass",
-                                 config.telemetry ? "--telemetry" : "--no-telemetry",
+  std::vector<std::string> words{"gloo-bypass", config.telemetry ? "--telemetry" : "--no-telemetry",
                                  "--lcores=0@(" + cpus + ")",
-                                 "-m",
-                                 std::to_string(config.memoryMiB),
                                  "--file-prefix=gloo-bypass"};  // also where telemetry is found
+  // DPDK refuses both together.
+  if (std::ranges::none_of(userWords, [](const std::string& word) { return word.starts_with("--socket-mem"); })) {
+    words.insert(words.end(), {"-m", std::to_string(config.memoryMiB)});
+  }
   if (useHugePages) {
     words.push_back("--in-memory");  // no files in hugetlbfs, nothing to clean up
   } else {

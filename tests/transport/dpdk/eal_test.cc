@@ -73,6 +73,13 @@ TEST(BuildEalArguments, WithHugePagesOrWithout_FilesHaveOurPrefix) {
   }
 }
 
+TEST(BuildEalArguments, MemoryBySocket_GoesWithoutOurSize) {
+  const auto own = buildEalArguments({}, {}, true, "0"),
+             bySocket = buildEalArguments({}, {"--socket-mem=64"}, true, "0");
+  EXPECT_EQ(std::count(own.begin(), own.end(), "-m"), 1);
+  EXPECT_EQ(std::count(bySocket.begin(), bySocket.end(), "-m"), 0) << "DPDK refuses both together";
+}
+
 // As in a root without /sys, such as a plain chroot.
 TEST_F(EalTest, NoSysfs_OneLineThatSaysSoAndNothingOnStdout) {
   const std::string output = testDirectory() + ".out";
