@@ -13,7 +13,9 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <thread>
 
@@ -67,10 +69,20 @@ void redirectLog() {
   (void)rte_openlog_stream(stream);
 }
 
-// Whether this user can have `bytes` of huge pages; tries to map them.
+// Of the system's default size, which mmap() takes.
+std::size_t hugePageBytes() {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    std::size_t kib = 0;
+    if (std::sscanf(line.c_str(), "Hugepagesize: %zu kB", &kib) == 1 && kib > 0) return kib << 10;
+  }
+  return 2u << 20;
+}
+
+// Whether this user can have `bytes` of huge pages; tries to map them. munmap() takes whole pages only.
 bool hugePagesAvailable(std::size_t bytes) {
-  constexpr std::size_t kPageBytes = 2u << 20;
-  bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::size_t page = hugePageBytes();
+  bytes = (bytes + page - 1) / page * page;
   void* address = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
   if (address == MAP_FAILED) return false;
   ::munmap(address, bytes);
