@@ -33,6 +33,8 @@ constexpr Duration kRetryFullDevice = std::chrono::microseconds(50);
 constexpr Duration kInterfaceCheckInterval = std::chrono::seconds(1);
 // So many ICMP port unreachable in a row, without a datagram from that peer: a single one may be forged or late.
 constexpr int kUnreachableLimit = 2;
+// Of others, that one call of receive() takes beside what it may hand up.
+constexpr std::size_t kMostFramesPerDatagram = 4;
 
 // Whether a datagram with a checksum arrived intact: the device's verdict, or our own computation if it has none (for
 // an IP header with options, say).
@@ -212,10 +214,12 @@ std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
   if (!batch_.empty()) sendBatch();  // the device may have room again
   if (anyDown_) reportDown(sink);
   std::size_t received = self_.receive(sink, selfLink_, maxDatagrams, counters_);
-  while (received < maxDatagrams) {
+  // Foreign frames count too: a flood of them must not keep timers and waiters from their turn.
+  for (std::size_t taken = 0; received < maxDatagrams && taken < kMostFramesPerDatagram * maxDatagrams;) {
     std::array<rte_mbuf*, TransmitBatch::kFrames> mbufs;
     const auto wanted = static_cast<std::uint16_t>(std::min(maxDatagrams - received, mbufs.size()));
     const std::uint16_t count = parts_.device->receive(mbufs.data(), wanted);
+    taken += count;
     if (count > 0) sink.onArrivals();
     // The other core has just written them: fetch all of a burst at once.
     for (std::uint16_t i = 0; i < count; ++i) {
