@@ -57,7 +57,8 @@ Result<FileDescriptor> openUserfaultfd() {
   api.features = kFeatures;
   if (::ioctl(descriptor.get(), UFFDIO_API, &api) != 0)
     return unavailable(fmt::format("userfaultfd: this kernel does not report unmapping ({})", std::strerror(errno)));
-  return descriptor;
+  // A child that lived on with it would keep munmap() of registered memory waiting for a reader once this process ends.
+  return std::move(descriptor).leftByForkedChildren();
 }
 
 // The process's one userfaultfd and the thread that reads it.
