@@ -161,12 +161,12 @@ std::vector<Setting> protocolSettings() {
       numberSetting(
           "GLOO_BYPASS_KEEP_ALIVE_MS", "ms", 10, kDayMs,
           "Silence after which an idle connection is probed, half of GLOO_BYPASS_PEER_TIMEOUT_MS at most, or a minute "
-          "where that is 0; memory links need none",
+          "where that is 0; memory links need none, and RDMA has its own",
           kSessionField<&Session::keepAlive>),
       numberSetting(
           "GLOO_BYPASS_PEER_TIMEOUT_MS", "ms", 0, kDayMs,
           "Silence after which a peer has vanished; 0: the process group's timeout, and two minutes at least. Memory "
-          "links notice by themselves",
+          "links notice by themselves, RDMA after 15 s where the connection is idle, else after the adapter's retries",
           kField<&Config::peerTimeout>),
       numberSetting("GLOO_BYPASS_CONNECT_TIMEOUT_MS", "ms", 0, kDayMs,
                     "Longest time to connect to a peer, where the process group's timeout is not shorter; 0: that "
