@@ -3,7 +3,9 @@
 #include <netdb.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
+#include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
@@ -48,25 +50,38 @@ Result<std::string> interfaceOfHost(const std::string& hostName) {
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
   const auto interfaces = network::listInterfaces();
   if (!interfaces) return wrong(fmt::format("this machine's interfaces cannot be listed: {}", kWhatToDo));
-  std::string text;
+  std::string text, loopback;
   for (const addrinfo* address = addresses.get(); address != nullptr; address = address->ai_next) {
     const network::Endpoint wanted = network::endpointOf(*address->ai_addr);
     text = ipText(wanted);
     // All of 127/8 belongs to the loopback, even addresses that it does not list (Debian's 127.0.1.1).
     if (wanted.isLoopback()) {
-      return wrong(fmt::format("host name '{}' is {}, on the loopback interface: {}", hostName, text, kWhatToDo));
+      loopback = text;  // the resolver sorts these first: another line of /etc/hosts may have the one to use
+      continue;
     }
     for (const network::ListedInterface& one : interfaces.value()) {
       if (one.has(wanted)) return one.name;
     }
+  }
+  if (!loopback.empty()) {
+    return wrong(fmt::format("host name '{}' is {}, on the loopback interface: {}", hostName, loopback, kWhatToDo));
   }
   return wrong(
       fmt::format("host name '{}' is {}, which no interface of this machine has: {}", hostName, text, kWhatToDo));
 }
 
 std::string interfacesFor(InterfaceRule rule, const std::string& list, const std::string& gloos) {
+  const std::size_t comma = list.find(',');
   const bool ofTheList = !gloos.empty() && ("," + list + ",").find("," + gloos + ",") != std::string::npos;
-  return rule == InterfaceRule::kSeveral && ofTheList ? list : gloos;
+  if (!ofTheList || comma == std::string::npos || rule == InterfaceRule::kIgnored) return gloos;
+  if (rule == InterfaceRule::kSeveral) return list;
+  static std::atomic_flag said;
+  const std::string first = list.substr(0, comma);
+  if (!said.test_and_set()) {
+    std::fprintf(stderr, "gloo-bypass: several interfaces are named, and '%s' carries all; '%s' is not used\n",
+                 printable(first).c_str(), printable(list.substr(comma + 1)).c_str());
+  }
+  return first;
 }
 
 Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig config, const std::string& interface,

@@ -16,8 +16,9 @@ namespace gloo_bypass {
 Result<TransportConfig> withGlooAddress(InterfaceRule rule, TransportConfig config, const std::string& interface,
                                         const std::string& hostName);
 
-// PyTorch makes a device for each interface of GLOO_SOCKET_IFNAME's `list`; `gloos` names one. Returns what the
-// back-end gets instead: the whole list if it uses all.
+// PyTorch makes a device for each interface of GLOO_SOCKET_IFNAME's `list`; `gloos` names one, or is the list itself.
+// Returns what the back-end gets instead: the whole list if it uses all, or the first if it uses one (and says so on
+// stderr, once a process).
 std::string interfacesFor(InterfaceRule rule, const std::string& list, const std::string& gloos);
 
 // This machine's name, or "" if it has none. Gloo's TCP transport looks it up if it gets neither interface nor host

@@ -32,7 +32,8 @@ Result<std::shared_ptr<Transport>> acquireTransport(const std::string& name, con
   // As Gloo's doors do: without an interface the host's name leads to one.
   const std::string hostName = interface.empty() ? ownHostName() : "";
   const InterfaceRule rule = backEnd->interfaceRule(config.value());
-  auto whole = withGlooAddress(rule, std::move(config).value(), interface, hostName);
+  const std::string chosen = interfacesFor(rule, interface, interface);
+  auto whole = withGlooAddress(rule, std::move(config).value(), chosen, hostName);
   if (!whole) return whole.error();
   return ProcessTransport::instance().acquire(*backEnd, whole.value());
 }

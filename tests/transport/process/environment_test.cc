@@ -189,7 +189,11 @@ TEST(GlooAddress_Ignored, InterfaceOrHostGiven_IsNotLookedAt) {
 
 TEST(GlooAddress_Several, OneOfGloosList_TheWholeListIsTakenWhereSeveralAreUsed) {
   EXPECT_EQ(interfacesFor(InterfaceRule::kSeveral, "eth0,eth1", "eth1"), "eth0,eth1");
-  EXPECT_EQ(interfacesFor(InterfaceRule::kNamed, "eth0,eth1", "eth1"), "eth1");
+  for (const InterfaceRule one : {InterfaceRule::kNamed, InterfaceRule::kOptional, InterfaceRule::kRequired}) {
+    EXPECT_EQ(interfacesFor(one, "eth0,eth1", "eth1"), "eth0");
+    EXPECT_EQ(interfacesFor(one, "eth0,eth1", "eth0,eth1"), "eth0") << "of our own groups";
+    EXPECT_EQ(interfacesFor(one, "eth0", "eth1"), "eth1") << "a program's own";
+  }
   EXPECT_EQ(interfacesFor(InterfaceRule::kSeveral, "eth0,eth10", "eth1"), "eth1") << "a program's own";
   EXPECT_EQ(interfacesFor(InterfaceRule::kSeveral, "eth0,", ""), "");
 }
