@@ -67,6 +67,10 @@ def device_of(name):
     return name.removesuffix(OWN_SUFFIX), name.endswith(OWN_SUFFIX)
 
 
+def is_sealed(name):
+    return name.endswith(SEALED_SUFFIX)
+
+
 def is_gloos(name):
     """Whether it is one that PyTorch has without us."""
     return name in ("TCP", TLS)
@@ -76,7 +80,7 @@ def settings_of(name):
     """Of a rank over this transport."""
     device, own = device_of(name)
     settings = {"GLOO_DEVICE_TRANSPORT": device, "GLOO_BYPASS_COLLECTIVES": "own" if own else "gloo"}
-    return settings | ({"GLOO_BYPASS_SECURITY": "encrypt"} if name.endswith(SEALED_SUFFIX) else {})
+    return settings | ({"GLOO_BYPASS_SECURITY": "encrypt"} if is_sealed(name) else {})
 
 
 def name_by(settings):

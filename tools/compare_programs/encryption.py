@@ -41,5 +41,5 @@ def certificate(folder):
 def settings(names, folder):
     """{transport: further settings of its ranks}, of those among `names` that encrypt."""
     made = {transports.TLS: certificate(folder)} if transports.TLS in names else {}
-    sealed = [name for name in names if name.endswith(transports.SEALED_SUFFIX)]
+    sealed = list(filter(transports.is_sealed, names))
     return made | (dict.fromkeys(sealed, key_file(folder)) if sealed else {})

@@ -60,7 +60,7 @@ def tokens(us):
 def heading(transport):
     """`bypass` for DPDK/own: the name by which programs get our own collectives."""
     device, own = transports.device_of(transport)
-    sealed = ", sealed" if transport.endswith(transports.SEALED_SUFFIX) else ""
+    sealed = ", sealed" if transports.is_sealed(transport) else ""
     if not own:
         return device + sealed
     return ("`bypass`" if device == "DPDK" else f"`bypass` over {device}") + sealed
