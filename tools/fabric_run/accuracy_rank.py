@@ -4,6 +4,7 @@ which writes the report. They agree over the control network (MASTER_ADDR)."""
 import json
 import os
 import socket
+import statistics
 import struct
 import sys
 import time
@@ -113,7 +114,7 @@ def write_report(plan, arrivals, path):
     if len(arrivals) > 1:
         delays = sorted((arrived - sent) / 1e6 for _, sent, arrived in arrivals)
         report["delay_ms"] = {
-            "p50": delays[len(delays) // 2],
+            "p50": statistics.median(delays),
             "p99": delays[int(0.99 * (len(delays) - 1))],
             "max": delays[-1],
         }

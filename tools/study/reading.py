@@ -133,7 +133,7 @@ def tcp_of(probe, plan):
     return {
         "control": last["control"],
         "mss": last.get("mss"),
-        "cwnd_median": windows[len(windows) // 2] if windows else None,
+        "cwnd_median": statistics.median(windows) if windows else None,
         "cwnd_max": windows[-1] if windows else None,
         "rtt_ms": last.get("rtt_ms"),
         "bytes_sent": last.get("bytes_sent"),
