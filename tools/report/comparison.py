@@ -4,6 +4,7 @@ A stage that fails is written down and the others still run, so that what could 
 stage the folder is complete as far as it goes: scripts/report can draw it at any time.
 """
 
+import math
 import os
 import shutil
 import time
@@ -207,7 +208,9 @@ class Comparison(Stages):
         def tick():
             done, last = records.finished_steps(live)
             if last:
-                loss, step_s = last.get("loss", 0), last.get("t_step_s", 0)
+                # null: it is not finite, or this rank had no sample.
+                loss, step_s = last.get("loss"), last.get("t_step_s", 0)
+                loss = math.nan if loss is None else loss
                 note = f"step {done} of {plan.steps}, loss {loss:.3f}, {step_s:.2f} s a step"
                 self.display.advance(done, note=note)
 
