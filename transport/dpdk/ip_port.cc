@@ -33,7 +33,7 @@ constexpr Duration kRetryFullDevice = std::chrono::microseconds(50);
 constexpr Duration kInterfaceCheckInterval = std::chrono::seconds(1);
 // So many ICMP port unreachable in a row, without a datagram from that peer: a single one may be forged or late.
 constexpr int kUnreachableLimit = 2;
-// Of others, that one call of receive() takes beside what it may hand up.
+// receive() takes so many frames at most, others' included, for each datagram that it may hand up.
 constexpr std::size_t kMostFramesPerDatagram = 4;
 
 // Whether a datagram with a checksum arrived intact: the device's verdict, or our own computation if it has none (for

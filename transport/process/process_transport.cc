@@ -161,8 +161,8 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
   }
   if (slot.transport) {
     TransportConfig wanted = config;
-    // GLOO_SOCKET_IFNAME=a,b: Gloo asks for a device for each, and this back-end uses one (or, over UDP, the whole
-    // list); a program that makes devices may name one after the other.
+    // A program that makes devices may name one interface after the other. Of GLOO_SOCKET_IFNAME=a,b, for which Gloo
+    // asks for a device each, interfacesFor() has taken the first, or over UDP all.
     const auto rule = backEnd.interfaceRule != nullptr ? backEnd.interfaceRule(config) : InterfaceRule::kIgnored;
     if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral) {
       if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
