@@ -173,7 +173,6 @@ class Trainer {
       communicator_->barrier();
     }
     const auto end = Clock::now();
-
     tracer_.addStep(metrics.step, start, backwardDone, optimizerDone, end, options_.endsStepsTogether());
     metrics.setTimes(start, backwardDone, optimizerDone, end);
     metrics.setBytes(communicator_->byteSource(), bytesBefore, communicator_->byteCounts());
@@ -186,9 +185,7 @@ class Trainer {
     }
     if (options_.verifyRanks) {
       metrics.digest = digest();
-      if (parallelism_->ranksAgree()) {
-        requireSameParameters(*communicator_, metrics.digest, metrics.step);
-      }
+      requireSameParameters(*communicator_, *parallelism_, metrics.digest, metrics.step);
     }
     return metrics;
   }

@@ -254,7 +254,11 @@ std::string parameterDigest(const Gpt2& model, Parallelism& state, bool hasMaste
   return digest.hex();
 }
 
-void requireSameParameters(Communicator& communicator, const std::string& digest, int64_t step) {
+void requireSameParameters(Communicator& communicator, const Parallelism& state, const std::string& digest,
+                           int64_t step) {
+  if (!state.ranksAgree()) {
+    return;
+  }
   const auto digests = communicator.gather(digest);
   for (size_t rank = 0; rank < digests.size(); ++rank) {
     if (digests[rank] != digests[0]) {

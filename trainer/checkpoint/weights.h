@@ -67,7 +67,9 @@ class CheckpointFile {
 // SHA-256 over the bytes of all parameters in named() order, then, with masters, of these, as 64 hex digits. Throws
 // ProgramError for a value that is not finite.
 std::string parameterDigest(const Gpt2& model, Parallelism& state, bool hasMasters = false);
-// Throws ProgramError where a rank's digest after step `step` differs from rank 0's. All ranks must call it.
-void requireSameParameters(Communicator& communicator, const std::string& digest, int64_t step);
+// Throws ProgramError where a rank's digest after step `step` differs from rank 0's, if ranks agree then. All ranks
+// must call it.
+void requireSameParameters(Communicator& communicator, const Parallelism& state, const std::string& digest,
+                           int64_t step);
 
 }  // namespace gloo_bypass::trainer
