@@ -161,9 +161,14 @@ def trainer_words(plan, point, transport, programs, output):
     ]
 
 
-def command_of(plan, study, cell, programs, output, limit=()):
+def fabric_seed(plan, repeat):
+    return (plan.seed + repeat - 1) % 2**63
+
+
+def command_of(plan, study, cell, programs, output, limit=(), repeat=1):
     """fabric-run with the ranks of one run, training captured; its folder `output` does not exist yet. `limit`: flags
-    of the probe that hold a rank's processor share down."""
+    of the probe that hold a rank's processor share down. Each repeat loses other frames, the same for all transports.
+    """
     point, transport, trained = study.variant(cell.variant), cell.transport, study.workload == definition.TRAIN
     in_guest, limit_s = transport in plan.guest, run_limit_s(plan, study, cell)
     interval_s = EMULATED_PROBE_INTERVAL_S if in_guest else PROBE_INTERVAL_S[study.workload]
@@ -177,7 +182,8 @@ def command_of(plan, study, cell, programs, output, limit=()):
         programs.fabric_run,
         *transports.run_flags(transport),
         *fabric_flags(point, plan.at(point).ranks, cell.loss_percent, in_guest),
-        *flags(seed=plan.seed, mtu=plan.mtu, fabric=programs.fabric, output=output, timeout=round(limit_s)),
+        *flags(seed=fabric_seed(plan, repeat), mtu=plan.mtu, fabric=programs.fabric),
+        *flags(output=output, timeout=round(limit_s)),
         *(["--capture"] if trained else []),
         *settings_flags(plan, transport, *statistics),
         *("--", programs.python, programs.probe, *flags(output=output, interval=interval_s), *limit),

@@ -129,7 +129,7 @@ class StudyMeasurement(Stages):
         shutil.rmtree(output, ignore_errors=True)  # of a run that was cut off
         commands.report_beside(output).unlink(missing_ok=True)
         try:
-            known = self.measure(cell, name, slug, output)
+            known = self.measure(cell, repeat, name, slug, output)
             found = None if known is None else self.read(cell, output) | known
         except RecordError as error:
             self.fail(name, str(error), self.folder.place(f"logs/{slug}.log"))
@@ -143,12 +143,12 @@ class StudyMeasurement(Stages):
     def limit_s(self, cell):
         return commands.run_limit_s(self.plan, self.study, cell) + GRACE_S
 
-    def measure(self, cell, name, slug, output):
+    def measure(self, cell, repeat, name, slug, output):
         """Runs the cell's programs. Returns what the files of the run do not say; None where a program failed. The
         analysis of a capture follows the run, so that it takes no time from the ranks."""
         trained, share = self.study.workload == definition.TRAIN, self.study.variant(cell.variant).processor_share
         with processor_share.limited(share, definition.STRAGGLER) as limit:
-            command = commands.command_of(self.plan, self.study, cell, self.programs, output, limit.flags)
+            command = commands.command_of(self.plan, self.study, cell, self.programs, output, limit.flags, repeat)
             if not self.stage(name, slug, command, self.limit_s(cell), dict(os.environ)):
                 return None
         if not trained:

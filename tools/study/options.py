@@ -73,7 +73,8 @@ def add_common(options, names, repeats):
     options.add("--variants", "A,B", f"of {', '.join(names)} (default all)", type=known, default=tuple(names))
     options.number("--repeats", "of all runs, in turn (default %(default)s)", 1, 100, default=repeats)
     options.number("--mtu", "longest IP packet, of all transports (default 1500)", 576, LARGEST_MTU, default=1500)
-    options.number("--seed", "of the fabric's losses (default 1)", 0, 2**63 - 1, default=1)
+    about = "of the fabric's losses in the first repeat; each next repeat has the next number (default 1)"
+    options.number("--seed", about, 0, 2**63 - 1, default=1)
     settings = ", ".join(f"{name}={value}" for name, value in SETTINGS.items())
     about = f"for the ranks over all but TCP; may be repeated (default {settings})"
     options.add("--env", "NAME=VALUE", about, type=assignment, **REPEATED)

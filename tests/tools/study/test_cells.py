@@ -58,6 +58,16 @@ def test_command_baseOverTcp_HasNoEdgeAndNoSettingsOfOurs():
     assert value(listed, "--transports") == "TCP"
 
 
+def test_command_EachRepeatHasLossesOfItsOwn_AllTransportsTheSame():
+    def seed(transport, repeat):
+        cell = Cell("300ms", transport, "two", 1.0)
+        listed = commands.command_of(plan_for(seed=7), STUDY, cell, PROGRAMS, Path("/out"), repeat=repeat)
+        return value(listed, "--seed")
+
+    for transport in "TCP", "DPDK":
+        assert [seed(transport, repeat) for repeat in (1, 2, 3)] == ["7", "8", "9"]
+
+
 def test_command_slowEdge_HasRateAndARoutersQueue():
     listed = words(
         plan_for(study="edge-bandwidth"),
