@@ -121,6 +121,8 @@ class Hosts:
         file = self.own_files(host) / "hosts"  # the namespace's /etc/hosts
         file.parent.mkdir(parents=True)
         file.write_text("\n".join(["127.0.0.1 localhost", *rows]) + "\n")
+        # PyTorch from 2.0 on looks up the names of addresses, and no resolver can be reached from here.
+        (self.own_files(host) / "nsswitch.conf").write_text("hosts: files\n")
         run("ip", "-n", self.name(host), "link", "add", "apart0", "type", "veth", "peer", "name", "nobody0")
         for words in (
             ["addr", "add", f"{APART_PREFIX}.{host + 1}/24", "dev", "apart0"],
