@@ -165,23 +165,65 @@ def test_Shell_AllScripts_ShellcheckClean():
     assert done.returncode == 0, done.stdout
 
 
-def test_StagedPrograms_HaveTheWholePackage(tmp_path):
-    """A rank's image imports gloo_bypass from what is staged."""
+def programs_to_stage():
+    text = (CONTAINERS / "stage-programs").read_text()
+    return re.search(r"^programs=\((.*?)\)", text, re.DOTALL | re.MULTILINE).group(1).split()
+
+
+def stage(build, destination):
     if not list(pathlib.Path("/usr/lib").glob("*/dpdk/pmds-*/librte_net_memif.so")):
         pytest.skip("DPDK's drivers are not installed: run scripts/install-packages")
+    command = [CONTAINERS / "stage-programs", build, destination]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture(name="build")
+def fixture_build(tmp_path):
+    """A build folder whose programs do nothing."""
     build = tmp_path / "build"
-    package = build / "plugin" / "python" / "gloo_bypass"
-    shutil.copytree(ROOT / "plugin" / "python" / "gloo_bypass", package, ignore=shutil.ignore_patterns("__pycache__"))
-    (package / "_door.abi3.so").touch()
-    programs = re.search(r"^programs=\((.*?)\)", (CONTAINERS / "stage-programs").read_text(), re.DOTALL | re.MULTILINE)
-    for program in programs.group(1).split():
+    python = ROOT / "plugin" / "python"
+    shutil.copytree(python, build / "plugin" / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    for program in programs_to_stage():
         (build / program).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy("/bin/true", build / program)
+    (build / "trainer").mkdir(exist_ok=True)
     (build / "trainer" / "sample.txt").touch()
-    subprocess.run([CONTAINERS / "stage-programs", build, tmp_path / "stage"], check=True, timeout=60)
-    staged = tmp_path / "stage" / "gloo-bypass" / "plugin" / "python" / "gloo_bypass"
-    wanted = {path.name for path in package.iterdir() if path.suffix in (".py", ".typed", ".so")}
-    assert {path.name for path in staged.iterdir()} == wanted and len(wanted) > 5
+    return build
+
+
+def test_StagedPrograms_HaveTheWholePackage(build, tmp_path):
+    """A rank's image imports gloo_bypass from what is staged, and the package the modules beside it."""
+    done = stage(build, tmp_path / "stage")
+    assert done.returncode == 0, done.stderr
+    python = build / "plugin" / "python"
+    wanted = {path.relative_to(python) for path in python.rglob("*") if path.suffix in (".py", ".typed", ".so")}
+    staged = tmp_path / "stage" / "gloo-bypass" / "plugin" / "python"
+    assert {path.relative_to(staged) for path in staged.rglob("*") if path.is_file()} == wanted and len(wanted) > 5
+
+
+@pytest.mark.parametrize("program", programs_to_stage())
+def test_StagedPrograms_OneIsMissing_IsNamedAndNothingIsMade(build, tmp_path, program):
+    (build / program).unlink()
+    done = stage(build, tmp_path / "stage")
+    assert done.returncode == 1 and done.stderr.startswith(f"stage-programs: {build / program} is missing")
+    assert not (tmp_path / "stage").exists()
+
+
+def test_Containerfile_Targets_BuildAllThatIsStaged():
+    build = os.environ.get("CONTAINERS_BUILD")
+    if not build:
+        pytest.skip("the trainer or the plug-in is not in this build")
+    targets = re.findall(r"--target (\S+/\S+)", (CONTAINERS / "Containerfile").read_text())
+    needed = subprocess.run(
+        ["ninja", "-n", "-C", build, "-t", "inputs", *targets], capture_output=True, text=True, check=True, timeout=60
+    ).stdout.splitlines()
+    assert targets and set(programs_to_stage()) - {*targets, *needed} == set()
+
+
+def test_Readme_PackagesToAdd_AreThoseOfTheContainerfile():
+    named = set(re.findall(r"--package ([\w-]+)", (CONTAINERS / "README.md").read_text()))
+    comment = re.search(r"^# +EXTRA_PACKAGES .*", (CONTAINERS / "Containerfile").read_text(), re.MULTILINE).group(0)
+    assert named == set(re.findall(r"(\S+) for ", comment.partition(":")[2])) != set()
 
 
 # The Slurm script's own logic, with test doubles for srun and scontrol.
