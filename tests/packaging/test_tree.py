@@ -8,10 +8,11 @@ import shutil
 
 import pytest
 
-from conftest import FEATURES, VERSION, run
+from conftest import FEATURES, SOURCE, VERSION, run
 from hardening import binaries_in, weaknesses
 
 EXPECTED = pathlib.Path(__file__).with_name("expected_files.txt")
+LINK = re.compile(r"\]\(([^)#\s]+\.(?:md|svg))[)#]")
 
 
 def expected_patterns(folders):
@@ -34,6 +35,32 @@ def test_Tree_Installed_HoldsWhatIsExpectedAndNothingElse(tree):
         "not in expected_files.txt"
     )
     assert [pattern for pattern in patterns if not fnmatch.filter(files, pattern)] == [], "not installed"
+
+
+def test_Documents_Installed_LinkToPagesAndDrawingsThatAreThere(tree):
+    pages = list((tree.folder("datadir") / "doc" / "gloo-bypass").rglob("*.md"))
+    links = {(page, link) for page in pages for link in LINK.findall(page.read_text()) if "://" not in link}
+    assert len(links) > 30
+    assert [f"{page}: {link}" for page, link in sorted(links) if not (page.parent / link).exists()] == []
+
+
+def packages_of(program):
+    """Those that have it in a folder of programs."""
+    found = re.findall(rf"^(\S+): (?:/usr)?/s?bin/{program}$", run("dpkg-query", "-S", f"*bin/{program}"), re.MULTILINE)
+    assert found, program
+    return found
+
+
+def test_DebianPackage_ProgramsThatFabricRunNeeds_AreDependencies():
+    if not shutil.which("dpkg-query"):
+        pytest.skip("dpkg-query is not installed")
+    asked = "from gloo_bypass_tools.fabric_run import enclosure; print(*enclosure.TOOLS)"
+    programs = run("/usr/bin/python3", "-B", "-c", asked, env={**os.environ, "PYTHONPATH": str(SOURCE / "scripts")})
+    needed = {package for program in programs.split() for package in packages_of(program)}
+    needed -= {package for package in needed if run("dpkg-query", "-W", "-f=${Essential}", package) == "yes"}
+    control = (SOURCE / "packaging" / "debian" / "control").read_text()
+    depends = re.search(r"^Package: gloo-bypass-tools\n(?:\S.*\n)*?Depends: (.*)", control, re.MULTILINE).group(1)
+    assert needed and needed - set(depends.split(", ")) == set()
 
 
 def test_Binaries_Installed_AreHardened(tree):
