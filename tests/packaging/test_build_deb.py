@@ -132,6 +132,23 @@ def test_Keep_TwiceInOneFolder_BuildsAgainThere(project, tmp_path):
     ).exists()
 
 
+def test_Keep_FilesRemovedFromTheTree_AreGoneFromTheCopy(project, tmp_path):
+    copy = tmp_path / "kept" / "gloo-bypass"
+    removed = ["docs/old page.md", "plain.md", "only/here/a.md", "packaging/debian/one.docs"]
+    for name in [*removed, "docs/new.md"]:
+        executable(project / name, "")
+    subprocess.run(["git", "add", "."], cwd=project, check=True, timeout=20)
+    build(project, "--keep", tmp_path / "kept")
+    (copy / "obj").mkdir()
+    (copy / "obj" / "of-the-build").touch()
+    assert all((copy / name).exists() for name in [*removed, "debian/one.docs"])
+    subprocess.run(["git", "rm", "-qf", *removed[:-1]], cwd=project, check=True, timeout=20)
+    (project / removed[-1]).unlink()  # which git still tracks
+    build(project, "--keep", tmp_path / "kept")
+    assert [name for name in [*removed, "only", "debian/one.docs"] if (copy / name).exists()] == []
+    assert all((copy / name).exists() for name in ["docs/new.md", "debian/control", "obj/of-the-build"])
+
+
 def test_Output_InsideTheKeptFolder_IsRefused(project, tmp_path):
     assert "lies in the folder of --keep" in build(
         project, "--keep", tmp_path / "kept", "--output", tmp_path / "kept" / "root", status=1
