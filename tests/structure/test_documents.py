@@ -26,7 +26,7 @@ BUILT = re.compile(r"(?<![\w/-])build(?!-wheel)(?:-\w+)?/((?:[\w-]+/)*)([\w.-]*\
 
 
 def documents(root):
-    found = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").glob("*.md")]
+    found = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
     for folder in sorted(root.iterdir()):
         if folder.is_dir() and not NOT_OURS.match(folder.name) and folder.name != "docs":
             found += folder.rglob("README.md")
@@ -154,6 +154,23 @@ def test_Documents_ScriptsAndPrograms_Exist():
     assert command_faults(ROOT) == []
 
 
+def test_Studies_ThatPrintTables_AreOnTheirPage():
+    printed = re.search(
+        r"^PRINTED = \{\n(.*?)^\}", (ROOT / "tools/study/command.py").read_text(), re.MULTILINE | re.DOTALL
+    )
+    names = re.findall(r'^ +"([\w-]+)":', printed.group(1), re.MULTILINE)
+    page = (ROOT / "docs/emulated-links-and-studies.md").read_text()
+    assert names and [name for name in names if f"[`{name}`](studies/{name}/README.md)" not in page] == []
+
+
+def test_Packaging_Features_AreThoseOfMeson():
+    features = re.findall(r"^option\('(\w+)', type: 'feature'", (ROOT / "meson_options.txt").read_text(), re.MULTILINE)
+    listed = re.search(
+        r"^Meson's features \((.*?)\)", (ROOT / "docs/packaging.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert re.findall(r"`(\w+)`", listed.group(1)) == features != []
+
+
 def test_Coming_Files_AreNotThereYet():
     assert [name for name in COMING if (ROOT / name).exists()] == [], "they have come: take them off COMING"
 
@@ -182,6 +199,8 @@ def test_Configuration_Table_IsTheSettings():
         ("docs/page.md", "[section](../README.md#none)", link_faults),
         ("area/README.md", "![picture](none.svg)", link_faults),
         ("docs/page.md", "nobody links here", unreachable),
+        ("docs/below/page.md", "nobody links here", unreachable),
+        ("docs/below/page.md", "[page](none.md)", link_faults),
         ("area/README.md", "nobody links here", unreachable),
         ("docs/page.md", "not in the map", unmapped),
         ("README.md", "```\nscripts/none --help\n```", command_faults),
@@ -191,7 +210,7 @@ def test_Configuration_Table_IsTheSettings():
 )
 def test_Checker_FaultPlanted_IsFound(tmp_path, file, text, check):
     (tmp_path / "README.md").write_text("# Title\n")
-    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(text)
     assert check(tmp_path)
 

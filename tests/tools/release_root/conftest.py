@@ -83,8 +83,9 @@ class ReleaseRoot:
 
 
 @pytest.fixture(name="release_root")
-def fixture_release_root(tmp_path):
-    return ReleaseRoot(tmp_path)
+def fixture_release_root(tmp_path, request):
+    """Its parameter, if it has one, is a folder below the test's."""
+    return ReleaseRoot(tmp_path / getattr(request, "param", ""))
 
 
 @pytest.fixture(name="namespaces", scope="session")

@@ -1,10 +1,13 @@
 """scripts/test: its refusals, its requests to scripts/release-root, and the figures of --coverage."""
 
 import json
+import os
+import re
+import signal
 
 import pytest
 
-from conftest import executable
+from conftest import ROOT, executable, wait_for
 
 ECHO = '#!/bin/bash\nprintf "%s\\n" "$@" > "$DOUBLE_CALLS.${0##*/}"\n'
 
@@ -93,6 +96,90 @@ def test_Folder_Given_HoldsTheReports(test_command, tmp_path, folder):
     assert done.returncode == 0, done.stderr
     assert (test_command.tree / folder / "test-reports" / "here.xml").exists()
     assert test_command.asked("count-tests") == [str(test_command.tree / folder / "test-reports")]
+
+
+@pytest.fixture(name="build_command")
+def fixture_build_command(test_command):
+    """scripts/test whose build does nothing; `meson(script)` is what its `meson test` does."""
+    executable(test_command.tree / "scripts" / "build", ECHO)
+    test_command.meson = lambda script: executable(test_command.folder / "bin" / "meson", script)
+    return test_command
+
+
+def test_Folder_InUse_IsRefusedAndKeepsItsReports(build_command):
+    begun, go = build_command.folder / "begun", build_command.folder / "go"
+    build_command.meson(
+        f"""#!/bin/bash
+[[ ! -e "{begun}" ]] || exit 0
+echo "<testsuite><testcase name='one'/></testsuite>" > "$TEST_REPORTS/one.xml"
+touch "{begun}"
+until [[ -e "{go}" ]]; do sleep 0.05; done
+"""
+    )
+    with build_command.start("--no-install", script="test") as first:
+        wait_for(begun, first)
+        try:
+            second = build_command("--no-install", script="test")
+        finally:
+            go.touch()
+        assert second.returncode == 2
+        assert second.stderr == "test: another scripts/test runs in build: wait for it, or give --dir\n"
+        assert first.communicate(timeout=30)[0] == "1 passed, 0 failed, 0 skipped\n" and first.returncode == 0
+
+
+def test_Folder_ProcessOfATestLivesOn_IsFreeAfterTheRun(build_command):
+    left = build_command.folder / "left"
+    build_command.meson(
+        f"""#!/bin/bash
+echo "<testsuite><testcase name='one'/></testsuite>" > "$TEST_REPORTS/one.xml"
+sleep 60 < /dev/null > /dev/null 2>&1 &
+echo $! >> "{left}"
+"""
+    )
+    try:
+        runs = [build_command("--no-install", *words, script="test") for words in ([], [], ["--suite", "unit"], [])]
+        assert [(run.returncode, run.stderr) for run in runs] == [(0, "")] * len(runs)
+    finally:
+        for process in left.read_text().split():
+            os.kill(int(process), signal.SIGKILL)
+
+
+# What Meson does with its option --wrapper.
+WRAPPING = """#!/usr/bin/python3
+import os, shlex, subprocess, sys
+wrapper = shlex.split(sys.argv[sys.argv.index("--wrapper") + 1])
+test = ["/usr/bin/python3", "-m", "pytest", "-q", "-p", "no:cacheprovider", os.environ["DOUBLE_CALLS"] + ".py"]
+print(os.environ["TSAN_OPTIONS"], file=sys.stderr)
+sys.exit(subprocess.call([*wrapper, *test]))
+"""
+
+
+@pytest.mark.parametrize("release_root", ["a b"], indirect=True)
+def test_Checkout_SpaceInItsPath_TestsRunAndAreCounted(build_command):
+    build_command.meson(WRAPPING)
+    (build_command.folder / "calls.py").write_text("def test_one(): pass\ndef test_two(): pass\n")
+    done = build_command("--no-install", "--sanitize", "thread", script="test", TSAN_OPTIONS="")
+    assert done.stdout.splitlines()[-1] == "2 passed, 0 failed, 0 skipped", done.stderr
+    # In a sanitizer's own quotes: a blank ends a value.
+    suppressions = build_command.tree / "tests/support/thread_sanitizer.suppressions"
+    assert f":suppressions='{suppressions}'\n" in done.stderr
+
+
+def test_Record_ReportsRemovedMeanwhile_TestStaysPassed(release_root):
+    reports = release_root.folder / "reports"
+    reports.mkdir()
+    script = 'rm "$TEST_REPORTS"/*; echo "<testsuite><testcase/></testsuite>" > "${GTEST_OUTPUT#xml:}"'
+    done = release_root("bash", "-c", script, script="record-test", TEST_REPORTS=str(reports))
+    assert (done.returncode, done.stderr) == (0, "") and len(list(reports.iterdir())) == 1
+
+
+def test_Help_Suites_AreThoseOfTheScriptAndOfTheDocument(test_command):
+    text = (test_command.tree / "scripts" / "test").read_text()
+    known = re.search(r"^readonly kSuites=\((.*)\)$", text, re.MULTILINE).group(1).split()
+    told = re.search(r"--suite +only this suite \((.*?)\)", test_command("--help", script="test").stdout, re.DOTALL)
+    section = re.search(r"^## Suites$(.*?)^## ", (ROOT / "tests/README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert told.group(1).replace(",", " ").split() == known
+    assert sorted(re.findall(r"^\| `([\w-]+)` \|", section.group(1), re.MULTILINE)) == sorted(known)
 
 
 FILES = [
