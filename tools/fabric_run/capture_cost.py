@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.common.argument_types import result_file
 from gloo_bypass_tools.common.failures import FAILED, Failure, exit_status
 from gloo_bypass_tools.common.options import REPEATED, add_build, add_number, command_parser
 
@@ -152,7 +153,7 @@ def parser_of():
         "--folder", type=Path, metavar="DIR", help="for the captures (default that for temporary files)"
     )
     add_build(parser)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to this file too")
+    parser.add_argument("--json", type=result_file, metavar="FILE", help="write the figures to this file too")
     return parser
 
 
