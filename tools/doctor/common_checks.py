@@ -143,6 +143,37 @@ def plugin(given=None):
     return check
 
 
+def named_interfaces(machine):
+    """(names with commas between, the variable that has them); no names where none is set."""
+    variables = ("GLOO_BYPASS_INTERFACE", "GLOO_SOCKET_IFNAME")
+    variable = next((name for name in variables if machine.environment.get(name)), variables[-1])
+    return machine.environment.get(variable, ""), variable
+
+
+def named_interface(machine):
+    """(name, variable) for a transport that takes one interface: the first of GLOO_SOCKET_IFNAME."""
+    names, variable = named_interfaces(machine)
+    return (names.split(",")[0] if variable == "GLOO_SOCKET_IFNAME" else names), variable
+
+
+def has_interface(machine, name):
+    return name == "lo" or name in machine.interfaces()
+
+
+def no_interface(machine, subject, name, variable, why):
+    """The finding where has_interface() is false."""
+    there = machine.interfaces()
+    return subject.missing(
+        f"'{name}' is not there; there are: {', '.join(there) or 'none'}",
+        why,
+        f"export {variable}={there[0] if there else 'NAME'}",
+    )
+
+
+def is_up(machine, interface):
+    return interface == "lo" or machine.text(f"/sys/class/net/{interface}/operstate") in ("up", "unknown")
+
+
 def locked_memory(least, what):
     """A check that a process may lock `least` bytes."""
 

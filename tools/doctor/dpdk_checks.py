@@ -1,5 +1,8 @@
 """Checks of the DPDK paths: shared memory (memif), Linux interfaces (netdev) and NICs with a DPDK driver (pci)."""
 
+import os
+import stat
+
 from gloo_bypass_tools.doctor import common_checks as common
 from gloo_bypass_tools.doctor.finding import Subject, install
 
@@ -10,25 +13,37 @@ BESIDE_KERNEL = {"0x15b3": "mlx5_core (NVIDIA): works beside the kernel's driver
 
 
 ANOTHER_DIRECTORY = "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours"
+MAX_DIRECTORY_BYTES = 62  # kMaxMemifDirectoryBytes: a socket's whole path has at most 107
 
 
 def memif_directory(machine):
+    """As prepareMemifDirectory() of transport/dpdk/memif_directory.cc."""
     subject, user = Subject("socket directory"), machine.user()
+    why = "ranks meet there; it must belong to this user alone, since ranks share memory"
     folder = machine.environment.get("GLOO_BYPASS_MEMIF_DIRECTORY")
     if not folder:
         runtime = machine.environment.get("XDG_RUNTIME_DIR", "")
         parent = runtime if runtime.startswith("/") and machine.writable(runtime) else "/tmp"
         folder = f"{parent}/gloo-bypass-{user}"
-        if not machine.exists(folder) and not machine.writable(parent):
-            why = "ranks meet through sockets in this directory"
-            return subject.missing(f"{parent} is not writable", why, ANOTHER_DIRECTORY)
-    found = machine.status(folder)
+    if not folder.startswith("/"):
+        return subject.missing(f"{folder} is not an absolute path", why, ANOTHER_DIRECTORY)
+    if len(os.fsencode(folder)) > MAX_DIRECTORY_BYTES:
+        return subject.missing(f"{folder} is longer than {MAX_DIRECTORY_BYTES} bytes", why, ANOTHER_DIRECTORY)
+    folder = folder.rstrip("/") or "/"
+    found, parent = machine.status(folder, follow=False), os.path.dirname(folder)
     if found is None:
+        if not machine.is_folder(parent):
+            return subject.missing(
+                f"{parent} is no directory: only {folder} itself would be made", why, ANOTHER_DIRECTORY
+            )
+        if not machine.writable(parent):
+            return subject.missing(f"{parent} is not writable", why, ANOTHER_DIRECTORY)
         return subject.ok(f"{folder}: will be made")
-    why = "ranks meet there; it must belong to this user alone, since ranks share memory"
+    if not stat.S_ISDIR(found.st_mode):
+        return subject.missing(f"{folder} is not a directory", why, ANOTHER_DIRECTORY)
     if found.st_uid != user:
         return subject.missing(f"{folder} belongs to user {found.st_uid}", why, ANOTHER_DIRECTORY)
-    if found.st_mode & 0o077:
+    if found.st_mode & 0o077 or not machine.writable(folder):
         return subject.missing(f"{folder} has mode {found.st_mode & 0o777:o}", why, f"chmod 700 {folder}")
     live = {line.split()[-1] for line in (machine.text("/proc/net/unix") or "").splitlines()[1:] if "/" in line}
     sockets = [entry for entry in machine.names(folder) if entry.endswith(".sock")]
@@ -39,21 +54,14 @@ def memif_directory(machine):
 
 def interface(machine):
     """The interface that netdev would use, or the candidates."""
-    subject = Subject("network interface")
-    named = machine.environment.get("GLOO_SOCKET_IFNAME", "").split(",")[0]
-    wanted = machine.environment.get("GLOO_BYPASS_INTERFACE") or named
-    there = machine.interfaces()
-    why = "netdev sends packets through it"
-    if wanted and wanted not in there and wanted != "lo":
-        return subject.missing(
-            f"'{wanted}' is not there; there are: {', '.join(there) or 'none'}",
-            why,
-            f"export GLOO_SOCKET_IFNAME={there[0] if there else 'NAME'}",
-        )
-    chosen = [wanted] if wanted and wanted != "lo" else there
+    subject, why = Subject("network interface"), "netdev sends packets through it"
+    wanted, variable = common.named_interface(machine)
+    if wanted and not common.has_interface(machine, wanted):
+        return common.no_interface(machine, subject, wanted, variable, why)
+    chosen = [wanted] if wanted and wanted != "lo" else machine.interfaces()
     if not chosen:
         return subject.missing("only the loopback one", why, "# give the machine or container a network interface")
-    up = [i for i in chosen if machine.text(f"/sys/class/net/{i}/operstate") in ("up", "unknown")]
+    up = [i for i in chosen if common.is_up(machine, i)]
     if not up:
         return subject.missing(f"{', '.join(chosen)}: down", why, f"sudo ip link set {chosen[0]} up")
     return subject.ok(", ".join(f"{i} (MTU {machine.number(f'/sys/class/net/{i}/mtu')})" for i in up))

@@ -55,11 +55,15 @@ class Machine:
         except OSError:
             return None
 
-    def status(self, name):
+    def status(self, name, follow=True):
         try:
-            return os.stat(self.path(name))
+            return os.stat(self.path(name), follow_symlinks=follow)
         except OSError:
             return None
+
+    def is_folder(self, name):
+        found = self.status(name)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def writable(self, name):
         """Whether this user may read and write it, by owner and mode; a special file is not opened."""

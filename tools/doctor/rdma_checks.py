@@ -1,12 +1,17 @@
 """Checks of RDMA: libibverbs, devices, ports and GIDs, rights; and of SoftRoCE, which makes a device without an
 adapter."""
 
+import ipaddress
+import socket
+from dataclasses import dataclass
+
+from gloo_bypass_tools.doctor import common_checks as common
+from gloo_bypass_tools.doctor import udp_checks as udp
 from gloo_bypass_tools.doctor.common_checks import locked_memory, tool
 from gloo_bypass_tools.doctor.finding import Subject, install
-from gloo_bypass_tools.doctor.machine import LIBRARY_FOLDERS
+from gloo_bypass_tools.doctor.machine import LIBRARY_FOLDERS, integer
 
 DEVICES = "/sys/class/infiniband"
-IPV4_MAPPED = "0000:0000:0000:0000:0000:ffff:"
 LEAST_LOCKED_BYTES = 64 << 20
 SOFTROCE_UP = f"sudo {tool('softroce')} up"
 GUEST = f"{tool('rdma-guest')} run -- COMMAND   # SoftRoCE in a guest, on any machine"
@@ -30,6 +35,11 @@ def is_softroce(machine, device):
     return device.startswith("rxe") or machine.exists(f"{DEVICES}/{device}/parent")
 
 
+def interface_of(machine, device):
+    base = f"{DEVICES}/{device}"
+    return machine.text(f"{base}/parent") or next(iter(machine.names(f"{base}/device/net")), None)
+
+
 def ports(machine, device):
     """(number, state, link layer) of a device's ports."""
     found = []
@@ -41,68 +51,159 @@ def ports(machine, device):
     return found
 
 
-def wanted_devices(machine):
-    wanted = [d for d in machine.environment.get("GLOO_BYPASS_RDMA_DEVICES", "").split(",") if d]
-    return wanted or machine.names(DEVICES)
+def active_ports(machine, device):
+    """(number, link layer) of those that the transport may use."""
+    wanted = machine.environment.get("GLOO_BYPASS_RDMA_PORT") or "0"
+    return [(p, layer) for p, state, layer in ports(machine, device) if state == "ACTIVE" and wanted in ("0", p)]
+
+
+def active_devices(machine):
+    return [device for device in machine.names(DEVICES) if active_ports(machine, device)]
+
+
+@dataclass(frozen=True)
+class Gid:
+    """A place in a port's table that is not empty."""
+
+    device: str
+    port: str
+    layer: str
+    index: int
+    address: object  # an IPv4 one where it maps one
+    kind: str
+    interface: str
+
+    def can_be_listened_at(self):
+        """The transport does so, too, and the kernel binds no socket to a link-local address alone."""
+        return self.address.version == 4 or not self.address.is_link_local
+
+    def is_chosen_unasked(self):
+        """As preference() of device_selection.cc."""
+        return "v2" in self.kind and self.can_be_listened_at()
+
+    def in_words(self):
+        if self.layer == "InfiniBand":
+            return f"{self.device} port {self.port}: InfiniBand"
+        return f"{self.device} index {self.index}" + (f": {self.address}" if self.address.version == 6 else "")
+
+
+def gids(machine, device):
+    """Of the device's active ports."""
+    for port, layer in active_ports(machine, device):
+        base = f"{DEVICES}/{device}/ports/{port}"
+        for index in sorted(machine.names(f"{base}/gids"), key=int):
+            value = machine.text(f"{base}/gids/{index}") or ""
+            if value.strip("0:"):
+                address = ipaddress.IPv6Address(value)
+                kind, interface = (machine.text(f"{base}/gid_attrs/{n}/{index}") or "" for n in ("types", "ndevs"))
+                yield Gid(device, port, layer, int(index), address.ipv4_mapped or address, kind, interface)
+
+
+def wanted_index(machine):
+    """-1: none is named."""
+    return integer(machine.environment.get("GLOO_BYPASS_RDMA_GID_INDEX"), -1)
+
+
+def chosen_gid(machine, device):
+    """As chooseGid() of device_selection.cc; None: there is none to use."""
+    index = wanted_index(machine)
+
+    def is_usable(one):
+        if one.layer == "InfiniBand":
+            return one.index == max(index, 0)
+        return one.is_chosen_unasked() if index < 0 else one.index == index and one.can_be_listened_at()
+
+    return min(filter(is_usable, gids(machine, device)), key=lambda one: one.address.version, default=None)
+
+
+def named_devices(machine):
+    names = machine.environment.get("GLOO_BYPASS_RDMA_DEVICES")
+    return names.split(",") if names else []
+
+
+def own_addresses(machine):
+    """Of this host, from the one that the transport prefers on: the route's to MASTER_ADDR, the host name's."""
+    if not udp.is_this(machine):
+        return []
+    master = machine.environment.get("MASTER_ADDR")
+    route = [udp.chosen_address(machine, master)[0]] if master else []
+    return route + [one for one in udp.addresses_of(socket.gethostname()) if one.version == 4]
+
+
+def chosen_devices(machine):
+    """As selectRails() of device_selection.cc; none where it refuses to choose."""
+    if named_devices(machine):
+        return named_devices(machine)
+    active, (interface, _) = active_devices(machine), common.named_interface(machine)
+    found = [one for device in active for one in gids(machine, device) if one.is_chosen_unasked()]
+    if interface:
+        return [one.device for one in found if one.interface == interface][:1]
+    for own in own_addresses(machine):
+        on = [one.device for one in found if one.address == own and not own.is_loopback]
+        if on:
+            return on[:1]
+    return active if len(active) == 1 else []
+
+
+def proposed_device(machine):
+    """One to name where the transport refuses to choose; None: none is active."""
+    active = active_devices(machine)
+    return next((device for device in active if chosen_gid(machine, device)), next(iter(active), None))
 
 
 def devices(machine):
-    subject, there, wanted = Subject("RDMA devices"), machine.names(DEVICES), wanted_devices(machine)
-    why = "RDMA needs a device with an active port"
-    absent = [d for d in wanted if d not in there]
-    if absent:
-        return subject.missing(
-            f"no {', '.join(absent)}; there are: {', '.join(there) or 'none'}",
-            why,
-            f"export GLOO_BYPASS_RDMA_DEVICES={','.join(there)}",
-        )
+    subject, there, named = Subject("RDMA devices"), machine.names(DEVICES), named_devices(machine)
+    why, (interface, variable) = "RDMA needs a device with an active port", common.named_interface(machine)
+    name_one = f"export GLOO_BYPASS_RDMA_DEVICES={proposed_device(machine) or next(iter(there), 'NAME')}"
     if not there:
         return subject.missing("none", why, f"{SOFTROCE_UP}   # makes one in software, where the kernel can", GUEST)
-    every = {device: ports(machine, device) for device in wanted}
+    absent = [f"'{device}'" for device in named if device not in there]
+    if absent:
+        return subject.missing(f"no {', '.join(absent)}; there are: {', '.join(there)}", why, name_one)
+    if interface and not common.has_interface(machine, interface):
+        return common.no_interface(machine, subject, interface, variable, "the transport chooses the device by it")
+    every = {device: ports(machine, device) for device in named or there}
     in_words = {d: ", ".join(f"port {p} {state}, {layer}" for p, state, layer in of) for d, of in every.items()}
     described = "; ".join(f"{device}: {said or 'no port'}" for device, said in in_words.items())
-    if any(state == "ACTIVE" for of in every.values() for _, state, _ in of):
+    down = [device for device in every if not active_ports(machine, device)]
+    if down and (named or down == there):
+        below = interface_of(machine, down[0])
+        advice = "# plug the cable in; on InfiniBand start a subnet manager (opensm)"
+        if below:
+            advice = f"sudo ip link set {below} up"
+        return subject.missing(described, why, advice, "ibv_devinfo   # of ibverbs-utils: says more")
+    if chosen_devices(machine):
         return subject.ok(described)
-    first = f"{DEVICES}/{wanted[0]}"
-    interface = machine.text(f"{first}/parent") or next(iter(machine.names(f"{first}/device/net")), None)
-    advice = "# plug the cable in; on InfiniBand start a subnet manager (opensm)"
     if interface:
-        advice = f"sudo ip link set {interface} up"
-    return subject.missing(described, why, advice, "ibv_devinfo   # of ibverbs-utils: says more")
-
-
-def active_ports(machine):
-    return [
-        (d, p, layer) for d in wanted_devices(machine) for p, state, layer in ports(machine, d) if state == "ACTIVE"
-    ]
+        return subject.missing(f"none is on {interface}, which {variable} names: {described}", why, name_one)
+    return subject.missing(
+        f"several are active: {described}",
+        "the transport takes the one on the route to MASTER_ADDR, or at the host name's address: none is there",
+        name_one,
+    )
 
 
 def gid(machine):
-    """RoCE carries packets from a GID that maps an IPv4 address; InfiniBand has one by itself."""
+    """RoCE carries packets from a GID that is an IP address; InfiniBand has one by itself."""
     subject = Subject("GID")
-    usable, others, interface = [], [], None
-    for device, port, layer in active_ports(machine):
-        if layer == "InfiniBand":
-            usable.append(f"{device} port {port}: InfiniBand")
-            continue
-        base = f"{DEVICES}/{device}/ports/{port}"
-        for index in sorted(machine.names(f"{base}/gids"), key=lambda text: text.zfill(4)):
-            value = machine.text(f"{base}/gids/{index}") or ""
-            kind = machine.text(f"{base}/gid_attrs/types/{index}") or ""
-            interface = machine.text(f"{base}/gid_attrs/ndevs/{index}") or interface
-            if value.startswith(IPV4_MAPPED) and "v2" in kind:
-                usable.append(f"{device} index {index}")
-            elif value.strip("0:"):
-                others.append(f"{device} index {index}: {value} {kind}")
-    if usable:
-        return subject.ok("; ".join(usable))
-    if not active_ports(machine):
+    wanted = chosen_devices(machine) or [proposed_device(machine)]
+    if not all(active_ports(machine, device) for device in wanted):
         return subject.missing("no active port", "its address is where packets come from")
-    return subject.missing(
-        "none of RoCE v2 with an IPv4 address" + (f"; there are {'; '.join(others[:4])}" if others else ""),
-        "ranks find each other by IPv4 addresses",
-        f"sudo ip address add 10.77.0.1/24 dev {interface or 'INTERFACE'}",
-    )
+    chosen = {device: chosen_gid(machine, device) for device in wanted}
+    lacking = [device for device in wanted if chosen[device] is None]
+    add = f"sudo ip address add 10.77.0.1/24 dev {interface_of(machine, (lacking or wanted)[0]) or 'INTERFACE'}"
+    if lacking:
+        others = [f"index {one.index}: {one.address} {one.kind}" for one in gids(machine, lacking[0])]
+        return subject.missing(
+            f"{lacking[0]}: none of RoCE v2 with an IPv4 address"
+            + (f"; there are {'; '.join(others[:4])}" if others else ""),
+            "ranks find each other by IPv4 addresses",
+            "unset GLOO_BYPASS_RDMA_GID_INDEX" if wanted_index(machine) >= 0 else add,
+        )
+    found = "; ".join(one.in_words() for one in chosen.values())
+    if any(one.layer != "InfiniBand" and one.address.version == 6 for one in chosen.values()):
+        return subject.warning(found, "the transport takes it, but IPv6 is supported over UDP only", add)
+    return subject.ok(found)
 
 
 def device_files(machine):

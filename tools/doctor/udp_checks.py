@@ -7,6 +7,7 @@ import socket
 import struct
 from pathlib import Path
 
+from gloo_bypass_tools.doctor import common_checks as common
 from gloo_bypass_tools.doctor.finding import Subject
 from gloo_bypass_tools.doctor.machine import integer
 
@@ -87,24 +88,25 @@ def others_can_send_to(own):
     return own is not None and not own.is_loopback and not (own.version == 6 and own.is_link_local)
 
 
+def addresses_of_interface(machine, name):
+    """Those that other hosts can send to; IPv4 first."""
+    rows = [line.split() for line in (machine.text("/proc/net/if_inet6") or "").splitlines()]
+    own = [ipaddress.IPv6Address(int(row[0], 16)) for row in rows if row[5] == name]
+    own = [one for one in own if others_can_send_to(one)]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()))
+            own.insert(0, ipaddress.IPv4Address(answer[20:24]))
+        except OSError:
+            pass  # it has no IPv4 address
+    return own
+
+
 def addresses_by_interface(machine):
     """The addresses of each interface that leads to other hosts; IPv4 first."""
-    rows = [line.split() for line in (machine.text("/proc/net/if_inet6") or "").splitlines()]
-    found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
-        for name in machine.interfaces():
-            if machine.number(f"/sys/class/net/{name}/carrier") != 1:
-                continue
-            own = [ipaddress.IPv6Address(int(row[0], 16)) for row in rows if row[5] == name]
-            own = [one for one in own if others_can_send_to(one)]
-            try:
-                answer = fcntl.ioctl(asked, SIOCGIFADDR, struct.pack("256s", name.encode()))
-                own.insert(0, ipaddress.IPv4Address(answer[20:24]))
-            except OSError:
-                pass  # it has no IPv4 address
-            if own:
-                found[name] = own
-    return found
+    up = (name for name in machine.interfaces() if machine.number(f"/sys/class/net/{name}/carrier") == 1)
+    found = {name: addresses_of_interface(machine, name) for name in up}
+    return {name: own for name, own in found.items() if own}
 
 
 def chosen_address(machine, master):
@@ -131,12 +133,38 @@ def chosen_address(machine, master):
     return ipaddress.ip_address("127.0.0.1"), ""
 
 
+def is_address(text):
+    try:
+        return ipaddress.ip_address(text) is not None
+    except ValueError:
+        return False
+
+
+def named_address(machine, subject, names, variable):
+    """As addressOfInterface() of transport/network/local_address.cc; addresses may stand among the names."""
+    why = "the transport binds its sockets to the address"
+    for name in names.split(","):
+        if is_address(name):
+            continue
+        if not common.has_interface(machine, name):
+            return common.no_interface(machine, subject, name, variable, why)
+        if not common.is_up(machine, name):
+            return subject.missing(f"{name}: down", why, f"sudo ip link set {name} up")
+        if name != "lo" and is_this(machine) and not addresses_of_interface(machine, name):
+            return subject.missing(
+                f"{name} has no address that other hosts can send to",
+                why,
+                f"sudo ip address add 10.77.0.1/24 dev {name}",
+            )
+    return subject.ok(f"that of {names}, which {variable} names")
+
+
 def address(machine):
     """By which address other ranks would send to one on this machine."""
     subject = Subject("address")
-    for variable in ("GLOO_BYPASS_INTERFACE", "GLOO_SOCKET_IFNAME"):
-        if machine.environment.get(variable):
-            return subject.ok(f"that of {machine.environment[variable]}, which {variable} names")
+    names, variable = common.named_interfaces(machine)
+    if names:
+        return named_address(machine, subject, names, variable)
     if not is_this(machine):
         return subject.ok("as the machine's routes have it, which its files do not tell")
     own, why = chosen_address(machine, machine.environment.get("MASTER_ADDR", ""))

@@ -17,6 +17,7 @@ Max locked memory         {locked:<20} {locked:<20} bytes
 """
 ALL_CAPABILITIES = (1 << 41) - 1
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
+IPV4_GID = "0000:0000:0000:0000:0000:ffff:0a00:0001"
 PLUGIN = "usr/lib/python3/dist-packages/gloo_bypass/libgloo_bypass.so"
 PLUGIN_ITSELF = "usr/lib/python3/dist-packages/gloo_bypass/libgloo_bypass_plugin.so"
 
@@ -72,17 +73,15 @@ class MadeUpMachine:
         if interface:
             self.write(f"{base}/net/{interface}/mtu", "1500")
 
-    def rdma_device(
-        self, name="mlx5_0", state="4: ACTIVE", gids=("0000:0000:0000:0000:0000:ffff:0a00:0001",), kind="RoCE v2"
-    ):
+    def rdma_device(self, name="mlx5_0", state="4: ACTIVE", gids=(IPV4_GID,), kind="RoCE v2", interface="ens1"):
         base = f"sys/class/infiniband/{name}/ports/1"
         self.write(f"{base}/state", state)
         self.write(f"{base}/link_layer", "Ethernet")
         for index, value in enumerate(gids):
             self.write(f"{base}/gids/{index}", value)
             self.write(f"{base}/gid_attrs/types/{index}", kind)
-            self.write(f"{base}/gid_attrs/ndevs/{index}", "ens1")
-        self.write(f"sys/class/infiniband/{name}/device/net/ens1/mtu", "1500")
+            self.write(f"{base}/gid_attrs/ndevs/{index}", interface)
+        self.write(f"sys/class/infiniband/{name}/device/net/{interface}/mtu", "1500")
         self.write("dev/infiniband/uverbs0").chmod(0o666)
 
     def shared_object(self, name, needed):
@@ -175,4 +174,5 @@ COMPLETE_ENVIRONMENT = {
     "GLOO_DEVICE_TRANSPORT": "DPDK",
     "GLOO_BYPASS_PCI_ADDRESS": "0000:00:04.0",
     "GLOO_BYPASS_IPV4": "10.0.0.2/24",
+    "GLOO_BYPASS_RDMA_DEVICES": "mlx5_0",
 }

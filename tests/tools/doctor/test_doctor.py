@@ -1,5 +1,6 @@
 """gloo-bypass-doctor on made-up machines: its findings, its advice, and its exit status."""
 
+import ipaddress
 import json
 import os
 import shutil
@@ -8,11 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from made_up_machine import COMPLETE_ENVIRONMENT, LIBRARIES, PLUGIN_ITSELF, bare, complete
+from made_up_machine import COMPLETE_ENVIRONMENT, IPV4_GID, LIBRARIES, PLUGIN_ITSELF, bare, complete
 
+IPV6_GID = "fd00:0000:0000:0000:0202:c9ff:fe00:0001"
+LINK_LOCAL_GID = "fe80:0000:0000:0000:0202:c9ff:fe00:0001"
 ROOT = Path(__file__).resolve().parents[3]
 DOCTOR = ROOT / "scripts" / "gloo-bypass-doctor"
 sys.path.insert(0, str(ROOT / "scripts"))
+from gloo_bypass_tools.doctor import rdma_checks, udp_checks  # noqa: E402
+from gloo_bypass_tools.doctor.machine import Machine  # noqa: E402
 from gloo_bypass_tools.doctor.paths import AUTO, TITLES  # noqa: E402
 from gloo_bypass_tools.doctor.shared_object import needed_libraries  # noqa: E402
 
@@ -104,8 +109,8 @@ def test_Rdma_PortDown_NamesItAndTheCommand(tmp_path):
 @pytest.mark.parametrize(
     "gids, kind",
     [
-        (("fe80:0000:0000:0000:0202:c9ff:fe00:0001",), "RoCE v2"),
-        (("0000:0000:0000:0000:0000:ffff:0a00:0001",), "IB/RoCE v1"),
+        ((LINK_LOCAL_GID,), "RoCE v2"),
+        ((IPV4_GID,), "IB/RoCE v1"),
         (("0000:0000:0000:0000:0000:0000:0000:0000",), "RoCE v2"),
     ],
 )
@@ -119,6 +124,72 @@ def test_Rdma_NoUsableGid_IsMissing(tmp_path, gids, kind):
 def test_Rdma_DeviceNamedWrongly_NamesThoseThere(tmp_path):
     found = findings(complete(tmp_path), "rdma", GLOO_BYPASS_RDMA_DEVICES="mlx4_0")["RDMA devices"]
     assert found["state"] == "missing" and "mlx5_0, rxe0" in found["found"]
+
+
+def test_Rdma_DeviceNamedAndNoneThere_AdvisesToMakeOne(tmp_path):
+    found = findings(bare(tmp_path), "rdma", GLOO_BYPASS_RDMA_DEVICES="mlx5_0")["RDMA devices"]
+    assert found["state"] == "missing" and "softroce up" in found["mend"][0]
+
+
+def test_Rdma_SeveralActiveAndNoneChosen_AdvisesToNameOne(tmp_path):
+    machine = complete(tmp_path)
+    machine.rdma_device("mlx5_0", gids=(LINK_LOCAL_GID,))
+    found = findings(machine, "rdma")["RDMA devices"]
+    assert found["state"] == "missing" and "several are active" in found["found"]
+    assert found["mend"] == ["export GLOO_BYPASS_RDMA_DEVICES=rxe0"]
+    machine.rdma_device("rxe0", state="1: DOWN")
+    assert states(machine, "rdma")["RDMA devices"] == "ok"
+
+
+def test_Rdma_InterfaceIsNamed_TheDeviceOnItIsChosen(tmp_path):
+    machine = complete(tmp_path)
+    machine.rdma_device("rxe0", interface="ens2")
+    machine.interface("ens2")
+    machine.interface("ens3")
+    for interface, state in (("ens2", "ok"), ("ens2,ens3", "ok"), ("ens3", "missing"), ("ens4", "missing")):
+        found = findings(machine, "rdma", GLOO_SOCKET_IFNAME=interface)
+        assert found["RDMA devices"]["state"] == state, interface
+        assert state == "missing" or found["GID"]["found"] == "rxe0 index 0"
+
+
+def test_Rdma_OwnAddressIsADevices_ThatOneIsChosen(tmp_path, monkeypatch):
+    machine = complete(tmp_path)
+    machine.rdma_device("rxe0", gids=(IPV4_GID, IPV4_GID[:-1] + "2"))
+    monkeypatch.setattr(udp_checks, "is_this", lambda _: True)
+    monkeypatch.setattr(udp_checks, "chosen_address", lambda _, master: (ipaddress.ip_address(master), "a route"))
+    for master, chosen in (("10.0.0.2", ["rxe0"]), ("10.0.0.1", ["mlx5_0"]), ("10.0.0.3", []), ("127.0.0.1", [])):
+        assert rdma_checks.chosen_devices(Machine(machine.root, {"MASTER_ADDR": master})) == chosen
+
+
+def test_Rdma_OneOfTheNamedIsDown_IsMissing(tmp_path):
+    machine, both = complete(tmp_path), {"GLOO_BYPASS_RDMA_DEVICES": "mlx5_0,mlx5_1"}
+    machine.rdma_device("mlx5_1", state="1: DOWN", interface="ens2")
+    found = findings(machine, "rdma", **both)
+    assert (found["RDMA devices"]["state"], found["GID"]["state"]) == ("missing", "missing")
+    assert found["RDMA devices"]["mend"][0] == "sudo ip link set ens2 up"
+    machine.rdma_device("mlx5_1", gids=(LINK_LOCAL_GID,), interface="ens2")
+    found = findings(machine, "rdma", **both)
+    assert found["RDMA devices"]["state"] == "ok" and found["GID"]["state"] == "missing"
+    assert "mlx5_1" in found["GID"]["found"] and "dev ens2" in found["GID"]["mend"][0]
+    machine.rdma_device("mlx5_1", interface="ens2")
+    assert states(machine, "rdma", **both)["GID"] == "ok"
+
+
+def test_Rdma_OnlyIpv6_IsWarnedOf(tmp_path):
+    machine = complete(tmp_path)
+    machine.rdma_device("mlx5_0", gids=(LINK_LOCAL_GID, IPV6_GID))
+    found = findings(machine, "rdma", GLOO_BYPASS_RDMA_DEVICES="mlx5_0")["GID"]
+    assert found["state"] == "warning" and "mlx5_0 index 1" in found["found"] and "dev ens1" in found["mend"][0]
+
+
+def test_Rdma_GidIndex_AnyAddressThereIsUsed(tmp_path):
+    machine = complete(tmp_path)
+    machine.rdma_device("mlx5_0", gids=(LINK_LOCAL_GID, IPV4_GID), kind="IB/RoCE v1")
+    for index, state in (("-1", "missing"), ("0", "missing"), ("1", "ok"), ("2", "missing")):
+        named = {"GLOO_BYPASS_RDMA_DEVICES": "mlx5_0", "GLOO_BYPASS_RDMA_GID_INDEX": index}
+        found = findings(machine, "rdma", **named)["GID"]
+        assert found["state"] == state, index
+    assert found["mend"] == ["unset GLOO_BYPASS_RDMA_GID_INDEX"]
 
 
 def test_Rdma_DeviceFileClosed_IsMissing(tmp_path):
@@ -188,6 +259,31 @@ def test_Memif_DirectoryOpenToOthersOrStale_IsTold(tmp_path):
     assert found["state"] == "missing" and found["mend"] == [f"chmod 700 /tmp/gloo-bypass-{os.getuid()}"]
 
 
+@pytest.mark.parametrize(
+    "directory, said",
+    [
+        ("/none/mine", "/none is no directory"),
+        ("/closed/mine", "/closed is not writable"),
+        ("/tmp/file/mine", "/tmp/file is no directory"),
+        ("mine", "is not an absolute path"),
+        ("/tmp/" + "d" * 58, "is longer than 62 bytes"),
+        ("/tmp/file", "is not a directory"),
+        ("/tmp/link", "is not a directory"),
+        ("/tmp/mine/", None),
+        ("/tmp/" + "d" * 57, None),
+    ],
+)
+def test_Memif_NamedDirectoryThatRanksCannotUse_IsMissing(tmp_path, directory, said):
+    machine = complete(tmp_path)
+    machine.process(uid=os.getuid() + 1)
+    machine.write("tmp/file")
+    machine.link("tmp/link", ".")
+    (machine.root / "closed").mkdir(mode=0o755)
+    found = findings(machine, "memif", GLOO_BYPASS_MEMIF_DIRECTORY=directory)["socket directory"]
+    assert found["state"] == ("missing" if said else "ok") and (said or "will be made") in found["found"]
+    assert not said or "GLOO_BYPASS_MEMIF_DIRECTORY" in found["mend"][0]
+
+
 def test_Plugin_LibraryOfAnotherVersion_IsNamed(tmp_path):
     machine = complete(tmp_path)
     machine.remove(f"{LIBRARIES}/librte_eal.so.23")
@@ -215,6 +311,29 @@ def test_Udp_InterfaceIsNamed_SaysByWhichVariable(tmp_path):
     for variable in "GLOO_BYPASS_INTERFACE", "GLOO_SOCKET_IFNAME":
         found = findings(machine, "udp", **{variable: "ens1"})["address"]
         assert found["state"] == "ok" and found["found"] == f"that of ens1, which {variable} names"
+
+
+def test_Udp_InterfaceNamedThatIsNotUp_IsMissing(tmp_path):
+    machine, variable = complete(tmp_path), "GLOO_SOCKET_IFNAME"
+    machine.interface("ens2", state="down")
+    for names, said in (("eth7", "'eth7' is not there"), ("ens1,eth7", "'eth7'"), ("ens1,", "''"), ("ens2", "down")):
+        found = findings(machine, "udp", **{variable: names})["address"]
+        assert found["state"] == "missing" and said in found["found"] and found["mend"], names
+    assert findings(machine, "udp", GLOO_BYPASS_INTERFACE="eth7")["address"]["mend"] == [
+        "export GLOO_BYPASS_INTERFACE=ens1"
+    ]
+    for names in ("lo", "10.0.0.1", "fd00::1"):
+        assert states(machine, "udp", GLOO_BYPASS_INTERFACE=names)["address"] == "ok"
+
+
+def test_Udp_InterfaceNamedWithoutAddress_IsMissing(tmp_path, monkeypatch):
+    machine = complete(tmp_path)
+    machine.interface("gbnone0")
+    monkeypatch.setattr(udp_checks, "is_this", lambda _: True)
+    found = udp_checks.address(Machine(machine.root, {"GLOO_SOCKET_IFNAME": "gbnone0"}))
+    assert found.state == "missing" and found.mend == ("sudo ip address add 10.77.0.1/24 dev gbnone0",)
+    machine.write("proc/net/if_inet6", "fd000000000000000000000000000002 04 40 00 80 gbnone0\n")
+    assert udp_checks.address(Machine(machine.root, {"GLOO_SOCKET_IFNAME": "gbnone0"})).state == "ok"
 
 
 def test_Training_HostNameIsLoopback_WarnsWithTheInterface(tmp_path):
