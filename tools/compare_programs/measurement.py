@@ -124,10 +124,10 @@ class Measurement:
     def check(self, program, transport, records):
         only_of([record["transport"] for record in records] + [transport], "transports of the ranks")
         digest = only_of([record["checksum"] for record in records], "results of the ranks")
-        # Our own collectives add in another order than Gloo's, which tells from three ranks on.
-        ordered = program.name + (
-            transports.OWN_SUFFIX if transports.device_of(transport)[1] and len(records) > 2 else ""
-        )
+        # From three ranks on the order of adding tells. Our own collectives' is another than Gloo's, and over memory
+        # another than over a network.
+        own = transports.device_of(transport)[1] and len(records) > 2
+        ordered = f"{program.name}/{transport.removesuffix(transports.SEALED_SUFFIX)}" if own else program.name
         first, over = self.digests.setdefault(ordered, (digest, transport))
         if digest != first:
             raise TurnError(f"its result differs from that over {over}: a transport must not change results")

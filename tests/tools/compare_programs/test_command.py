@@ -239,6 +239,23 @@ def test_Check_RanksOrTransportsThatDisagree_IsRefused(tmp_path, records, said):
         measured.check(programs.BY_NAME["decoding"], "DPDK", records)
 
 
+def test_Check_OwnCollectivesOfThreeRanks_AreComparedWithinACarrier(tmp_path):
+    measured, program = measurement_of(tmp_path, None), programs.BY_NAME["training"]
+
+    def check(transport, checksum, ranks=3):
+        measured.check(program, transport, [record_of(transport, checksum)] * ranks)
+
+    check("DPDK/own", "a")  # adds in memory
+    check("UDP/own", "b")  # adds around a ring
+    check("UDP/own/sealed", "b")
+    for transport in ("UDP/own/sealed", "DPDK/own"):
+        with pytest.raises(TurnError, match="its result differs"):
+            check(transport, "c")
+    check("UDP/own", "d", ranks=2)
+    with pytest.raises(TurnError, match="differs from that over UDP/own"):
+        check("DPDK/own", "e", ranks=2)
+
+
 @needs_plugin
 def test_Run_TinyProgramsOverEachTransport_AreStoredAndTheSame(tmp_path):
     answer = compare(tmp_path, "--programs", "decoding,all_reduce", "--transports", ",".join(TRANSPORTS))
