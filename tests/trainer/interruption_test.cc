@@ -128,6 +128,16 @@ TEST(Leftovers, RankFilesThatNoCheckpointNeeds_AreRemovedOrNamed) {
   EXPECT_EQ(finished.err.find("step4"), std::string::npos) << finished.err;
 }
 
+TEST(Leftovers, OfTheResumedCheckpointByAnotherPath_AreReplaced) {
+  const TemporaryFolder folder;
+  const Flags average{"--spawn", "2", "--average", "local-sgd"};
+  ASSERT_EQ(train(Flags{"--steps", "2", "--checkpoint", folder / "c"} + average).shellStatus(), 0);
+  const auto finished =
+      train(Flags{"--steps", "4", "--resume", folder / "c", "--checkpoint", folder / "./c"} + average);
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+  EXPECT_EQ(filesIn(folder.path), (std::set<std::string>{"c", "c.step4.rank0", "c.step4.rank1"}));
+}
+
 // The checkpoint is rank 0's: elsewhere nobody knows whether it needs a rank's file.
 TEST(Leftovers, RankOfAnotherMachine_NamesNoFileThatIsNeeded) {
   const TemporaryFolder folder, other;

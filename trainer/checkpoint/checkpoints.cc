@@ -106,8 +106,12 @@ bool Checkpoints::resume(Communicator& communicator, Parallelism& parallelism) {
 
 void Checkpoints::loadRankState(const Parallelism& parallelism) {
   if (const auto state = parallelism.rankState(); !state.empty()) {
-    RankStateFile(options_.resumePath, position_.step, rank_).load(state, position_.runId);
-    rankStateStep_ = options_.resumePath == options_.checkpointPath ? position_.step : 0;
+    const RankStateFile resumed(options_.resumePath, position_.step, rank_);
+    resumed.load(state, position_.runId);
+    // One file may have two paths: a relative one, and an absolute one.
+    std::error_code isAbsent;
+    const RankStateFile replaced(options_.checkpointPath, position_.step, rank_);
+    rankStateStep_ = std::filesystem::equivalent(resumed.path(), replaced.path(), isAbsent) ? position_.step : 0;
   }
 }
 
