@@ -6,6 +6,7 @@
 #include <atomic>
 #include <fstream>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -88,12 +89,15 @@ void checkMemory(const Options& options, int ranks, int ranksHere) {
   if (available && needed > *available) {
     Options sharded = options;
     sharded.sharding.zero += 1;
-    const bool couldShard = options.sharding.zero < 3 && conflictIn(sharded).empty();
+    const auto isGiven = [&](const char* flag) {
+      return std::string_view(flag) == "--first-bucket-mb" && options.firstBucketMb != Options().firstBucketMb;
+    };
+    const bool couldShard = ranks > 1 && options.sharding.zero < 3 && conflictIn(sharded, isGiven).empty();
     throw UsageError(fmt::format(
         "{} {} of {} need {:.1f} GB for parameters, gradients and moments, with what techniques keep and without "
-        "activations, of {:.1f} GB available: fewer ranks, a smaller --model{}",
+        "activations, of {:.1f} GB available: {}a smaller --model{}",
         ranksHere, ranksHere == 1 ? "rank" : "ranks", ranks, static_cast<double>(needed) / kGigabyte,
-        static_cast<double>(*available) / kGigabyte,
+        static_cast<double>(*available) / kGigabyte, ranksHere > 1 ? "fewer ranks, " : "",
         couldShard ? fmt::format(", or --zero {}", sharded.sharding.zero) : ""));
   }
 }

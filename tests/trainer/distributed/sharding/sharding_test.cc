@@ -254,6 +254,27 @@ TEST(Memory, TooLittle_IsSaidBeforeAnyRankStarts) {
                 "1024 ranks of 1024 need 1342.1 GB");
 }
 
+TEST(Memory, TooLittle_AdvisesOnlyWhatHelps) {
+  const auto advice = [](int ranks, int ranksHere, const auto& change) {
+    Options options;
+    options.modelSizes = Gpt2Config{.layers = 1000, .hidden = 100'000, .heads = 1, .vocabulary = 1, .positions = 1};
+    change(options);
+    try {
+      checkMemory(options, ranks, ranksHere);
+    } catch (const UsageError& error) {
+      const std::string text = error.what();
+      return text.substr(text.find("available: ") + 11);
+    }
+    return std::string("enough");  // for 2 PB
+  };
+  const auto nothing = [](Options&) {};
+  EXPECT_EQ(advice(1, 1, nothing), "a smaller --model");
+  EXPECT_EQ(advice(2, 1, nothing), "a smaller --model, or --zero 1");
+  EXPECT_EQ(advice(2, 2, nothing), "fewer ranks, a smaller --model, or --zero 1");
+  EXPECT_EQ(advice(2, 1, [](Options& o) { o.sharding.zero = 3; }), "a smaller --model");
+  EXPECT_EQ(advice(2, 1, [](Options& o) { o.firstBucketMb = 2; }), "a smaller --model");
+}
+
 // On processors that multiply bf16 in hardware the library there takes its buffers from the observed allocator.
 TEST(Memory, MetricsInSixteenBits_HaveTheMasters) {
   const auto parameters = Gpt2(Gpt2Config::of("tiny"), at::kFloat).parameterCount();
