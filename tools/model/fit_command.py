@@ -2,15 +2,16 @@
 
 import math
 import statistics
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 from gloo_bypass_tools.common.options import add_number
+from gloo_bypass_tools.common.transports import OWN_SUFFIX
 from gloo_bypass_tools.model import output, quantities, ring, vector
 
 HELP = "alpha and beta from all_reduce_perf's JSON"
-DESCRIPTION = """alpha and beta of each transport from files of all_reduce_perf --json (ring only), by least squares \
-of the relative error.
+DESCRIPTION = """alpha and beta of each transport from files of all_reduce_perf --json (rings only: Gloo's, \
+UDP/own:ring), by least squares of the relative error.
 
   T = 2 (N-1) alpha + (N-1)/N S (2/beta + gamma)
 
@@ -54,6 +55,20 @@ def reports_of(path):
     return found
 
 
+def check_ring(place, row):
+    """FitError unless the row is of a ring. `algorithm` is Gloo's: our own collectives have theirs in the name."""
+    from gloo_bypass_tools.model.fitting import FitError
+
+    name, own, chosen = row["transport"].partition(OWN_SUFFIX)
+    if own and chosen != ":ring":
+        raise FitError(
+            f"{place}: {row['transport']} is not {name}{OWN_SUFFIX}:ring: the model is of the ring; choose others with "
+            "--transport"
+        )
+    if not own and row["algorithm"] != "ring":
+        raise FitError(f"{place}: measured with --algorithm {row['algorithm']}: the model is of the ring")
+
+
 def points_of(options):
     """Transport -> [Point], of all files."""
     from gloo_bypass_tools.report import records
@@ -63,8 +78,8 @@ def points_of(options):
     found = {}
     for place in (place for path in options.files for place in reports_of(path)):
         for row in records.read_all_reduce(place):
-            if row["algorithm"] != "ring":
-                raise FitError(f"{place}: measured with --algorithm {row['algorithm']}: the model is of the ring")
+            if not options.transport or row["transport"] in options.transport:
+                check_ring(place, row)
             if options.min_bytes <= row["bytes"] <= options.max_bytes:
                 found.setdefault(row["transport"], []).append(Point(row["ranks"], row["bytes"], row["p50_us"] * 1e-6))
     if not found:
@@ -72,7 +87,12 @@ def points_of(options):
     for name in options.transport or ():
         if name not in found:
             raise FitError(f"--transport {name}: not in these files, which have {', '.join(found) or 'nothing'}")
-    return {name: points for name, points in found.items() if not options.transport or name in options.transport}
+    # In one order, whatever that of the files is: the bootstrap draws by place.
+    return {
+        name: sorted(points, key=astuple)
+        for name, points in found.items()
+        if not options.transport or name in options.transport
+    }
 
 
 def range_text(interval, unit):
@@ -182,8 +202,9 @@ def run(options):
         output.add_row(table, *row_of(name, ranks, fit))
     said = "beta contains the sums (gamma = 0)" if gamma == 0 else f"gamma = 1/{options.sum_gb_s:g} GB/s as given"
     halves = (
-        f"{name}: half of the time is latency at {quantities.si(ring.half_size(fit.points[0].ranks, fit.link), 'B')}"
+        f"{name}, N = {ranks}: half of the time is latency at {quantities.si(ring.half_size(ranks, fit.link), 'B')}"
         for name, fit in joint.items()
+        for ranks in sorted({point.ranks for point in fit.points})
     )
     lines = ["; ".join([said, *halves]), *joint_lines(made)]
     if options.plot:

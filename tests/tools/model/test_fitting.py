@@ -148,6 +148,8 @@ def test_predict_takes_a_fit(model, answer, measured, tmp_path):
         (benchmark_report(2, {"TCP": {4: 1.0, 8: 2.0}}), "TCP: 2 different sizes"),
         (benchmark_report(1, {"TCP": {4: 1.0, 8: 2.0, 64: 3.0}}), "one rank"),
         (benchmark_report(2, {"TCP": {4: 1.0, 8: 2.0, 64: 3.0}}, "bcube"), "--algorithm bcube"),
+        (benchmark_report(2, {"UDP/own": {4: 1.0, 8: 2.0, 64: 3.0}}), "UDP/own is not UDP/own:ring"),
+        (benchmark_report(2, {"UDP/own:one-shot": {4: 1.0, 8: 2.0, 64: 3.0}}), "UDP/own:one-shot is not UDP/own:ring"),
         ({"schema": "other/1"}, "schema 'other/1'"),
     ],
 )
@@ -156,6 +158,21 @@ def test_fit_command_refuses_in_one_line(model, tmp_path, report, said):
     path.write_text(json.dumps(report))
     status, output, errors = model("fit", path)
     assert status == 2 and output == "" and errors.count("\n") == 1 and said in errors
+
+
+def test_fit_command_takes_rings_of_our_own_and_leaves_out_what_is_not_asked_for(answer, tmp_path):
+    times = times_us(ring.Link(80e-6, 1e9), 2)
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(benchmark_report(2, {"UDP": times, "UDP/own": times, "UDP/own:ring": times})))
+    made = answer("fit", path, "--transport", "UDP", "--transport", "UDP/own:ring")
+    assert [one["transport"] for one in made["fits"]] == ["UDP", "UDP/own:ring"]
+
+
+def test_fit_command_says_the_same_in_whatever_order_files_come(model, measured):
+    status, output, _ = model("fit", *measured)
+    halves = [line for line in output.splitlines() if "half of the time" in line]
+    assert status == 0 and "TCP, N = 2: half of the time" in halves[0] and "TCP, N = 4: half of the time" in halves[0]
+    assert model("fit", *reversed(measured))[1] == output
 
 
 def test_fit_command_names_what_is_missing(model, measured, tmp_path):
