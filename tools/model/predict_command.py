@@ -13,7 +13,8 @@ DESCRIPTION = """T_ar of one all-reduce of S bytes over N ranks, and of a traini
 the ring slowed down.
 
   alpha-beta     T = 2(N-1) alpha + (N-1)/N S (2/beta + gamma)
-  edge alone     2(N-1)/N S / rate + delay: what no schedule can beat
+  edge alone     2(N-1)/N S / rate + delay, or twice the delay if that is more and N > 2: what no schedule of a \
+ring can beat
   Gloo's ring    segments of at most 1 MiB, at least 2 a rank; iteration i waits for iteration i-2; 2(N-1) m \
 iterations for m segments a rank.
                  With one long edge of one-way delay D it makes, in D,

@@ -13,7 +13,6 @@ acknowledged  as granted, and the send is complete when the peer has it: this pr
 same.
 """
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -118,5 +117,8 @@ def ring_of(ranks, rate, delay_s=0.0, slow=None):
 
 
 def perfect_s(size, ranks, edge):
-    """Propagation plus serialisation alone: what no schedule can beat on that edge."""
-    return math.fsum((edge.delay_s, 2 * (ranks - 1) / ranks * size / edge.rate))
+    """Propagation and serialisation on that edge alone: what no schedule of a ring can beat. All bytes cross it, and
+    the last one takes a delay. With more than two ranks some chunks cross it in each half of the ring, one delay after
+    another."""
+    crossings = 2 if ranks > 2 else 1
+    return max(crossings * edge.delay_s, edge.delay_s + 2 * (ranks - 1) / ranks * size / edge.rate)

@@ -7,8 +7,7 @@ schedule   Gloo's ring (gloo_bypass_tools.model.schedule) over the cell's edges,
 repeated   the same schedule where the frames that are lost come once more, and those of them that are lost again: a
            segment is complete one round trip later for each time that any of its frames has to be sent again. What a
            transport can do that repairs losses by sending again
-floor      what no schedule can beat: on an edge that is far, one delay in each half of the ring, and the bytes that
-           cross it at its rate
+floor      what no schedule of a ring can beat: the slow edge alone (schedule.perfect_s)
 
 Where all edges are alike the ring is the same; of halving-doubling and bcube the model is their rounds and their bytes.
 None knows the processor: where ranks share cores, as here, the time without limit is the processor's and comes
@@ -104,7 +103,7 @@ def ring_over(slow, ranks, transport, segment, share, together=1):
 
 def model_of(plan, study, cell):
     """Over one slow edge."""
-    slow = study.variant(cell.variant).edge
+    slow, (start, _) = study.variant(cell.variant).edge, slow_edge(plan.ranks)
     largest = segment_bytes(plan, cell.segment) or schedule.SEGMENT_BYTES
     segment, share = schedule.cut(plan.bytes, plan.ranks, largest).segment, payload_share(plan, cell.transport)
     edges, completion = ring_over(slow, plan.ranks, cell.transport, segment, share)
@@ -112,7 +111,7 @@ def model_of(plan, study, cell):
     return Model(
         lossless_s,
         repeated_s(plan, cell, edges, completion, largest) if cell.loss_percent else lossless_s,
-        floor_s(plan, edges[slow_edge(plan.ranks)[0]].rate, slow.one_way_ms * 1e-3),
+        schedule.perfect_s(plan.bytes, plan.ranks, schedule.Edge(edges[start].rate, slow.one_way_ms * 1e-3)),
         completion,
     )
 
@@ -136,11 +135,6 @@ def repeated_s(plan, cell, edges, completion, largest):
         return on_edge * (trips_at(frames, loss, luck.random()) - 1) * (edge.delay_s + edge.back_s)
 
     return mean_time_s(plan, edges, completion, late, largest)
-
-
-def floor_s(plan, rate, delay_s):
-    """With two ranks every byte crosses the edge once in each half too."""
-    return 2 * delay_s + 2 * (plan.ranks - 1) / plan.ranks * plan.bytes / rate
 
 
 def lost_of(frames, point, luck):

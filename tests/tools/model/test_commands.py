@@ -23,7 +23,7 @@ def test_model_runs_as_a_program_and_names_its_subcommands():
     [
         ("volume", ("2(N-1) S", "2 (N-1)/N S")),
         ("fit", ("T = 2 (N-1) alpha",)),
-        ("predict", ("2N iterations",)),
+        ("predict", ("2N iterations", "2(N-1)/N S / rate + delay, or twice the delay if that is more and N > 2")),
         ("plan", ("BW_min = S / (alpha_net T_batch - T_prop - T_hop)",)),
         ("published", ("floor(400",)),
     ],

@@ -52,6 +52,18 @@ def test_two_segments_a_rank_come_near_to_propagation_and_serialisation_in_each_
     assert two == pytest.approx(2 * 0.3 + ring.serialisation_s(4, size, 1e9), rel=0.2)
 
 
+@pytest.mark.parametrize("delay_s", [0.0, 0.1, 0.3])
+@pytest.mark.parametrize("ranks, crossings", [(2, 1), (3, 2), (8, 2)])
+def test_no_schedule_beats_the_slow_edge_alone(ranks, crossings, delay_s):
+    edge = schedule.Edge(1e9, delay_s)
+    edges = schedule.ring_of(ranks, 1e9, slow=edge)
+    for size in (2**10, 2**24, 2**28):
+        alone = schedule.perfect_s(size, ranks, edge)
+        times = [schedule.time_s(size, edges, segment_bytes=segment) for segment in (2**20, 2**30)]
+        assert alone <= min(times) * (1 + 1e-9)
+        assert alone == pytest.approx(max(crossings * delay_s, delay_s + ring.serialisation_s(ranks, size, 1e9)))
+
+
 def test_equal_edges_follow_alpha_beta_gamma_within_what_segments_overlap():
     link = ring.Link(20e-6, 1e9, 1e-10)
     size = 64 * 2**20

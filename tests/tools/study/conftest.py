@@ -249,7 +249,7 @@ def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" *
     return folder
 
 
-# T_ar by hand: of 16 MiB over 4 ranks, 300 ms: schedule 3.6 s (TCP), 0.92 s (DPDK); floor 0.62 s.
+# T_ar by hand: of 16 MiB over 4 ranks, 300 ms: schedule 3.6 s (TCP), 0.92 s (DPDK); floor 0.6 s.
 RUNS = [
     run_record("base", "TCP", "default", (0.3, 0.5)),
     run_record("base", "DPDK", "default", (0.2, 0.2)),
