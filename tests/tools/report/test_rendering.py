@@ -6,7 +6,7 @@ import re
 
 import pytest
 from conftest import DIGEST, write_measurement
-from gloo_bypass_tools.report import page, records, rendering
+from gloo_bypass_tools.report import page, published, records, rendering
 from gloo_bypass_tools.report.results import ResultsFolder
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -39,9 +39,24 @@ def test_page_tells_the_answer_and_escapes_what_it_was_given(measurement):
     text = measurement.place("index.html").read_text()
     assert "Identical." in text and DIGEST in text
     assert "A Processor &lt;script&gt;" in text
-    assert "20.3" in text and "656.27" in text and "655.30" in text
+    assert "21.5" in text and "656.28" in text and "655.30" in text
     assert "scripts/compare --steps 4" in text
     assert text.count("not reached") == 0 and text.count(">reached") == 5
+
+
+def test_beside_has_the_published_run_with_a_barrier():
+    rows = {row.label: row for row in published.beside((), (), 2)}
+    assert [row.published for row in rows.values()] == pytest.approx([656.28, 21.491, 4.222, 26.4])
+    assert {row.table for row in rows.values()} == {"5.2", "5.3"}
+
+
+@pytest.mark.parametrize(
+    "change", [{"ranks": 4}, {"batch_size": 16}, {"model": "tiny"}, {"trainer_arguments": ["--precision", "bf16"]}]
+)
+def test_beside_is_of_the_published_training_alone(measurement, change):
+    plan = json.loads(measurement.place("results.json").read_text())["plan"]
+    assert published.comparable(plan) and published.comparable(plan | {"trainer_arguments": []})
+    assert not published.comparable(plan | change)
 
 
 def test_page_of_different_bits_says_so(tmp_path):
