@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 
 import pytest
-from conftest import ROOT
+from conftest import MACHINE, ROOT
 from gloo_bypass_tools.study.commands import model_flags
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.study.printed import technique_entries as entries
@@ -137,6 +137,7 @@ def measured(point, seconds, sent, link="open", transport="TCP", **more):
 def stored_file(tmp_path, *runs, study="compression", name="a-run.json", **changes):
     described = {"commit": "0123abc", "load_before": 0.1, "processor": "A", "cores": 2, "memory_gib": 8.0}
     described |= {"operating_system": "Debian", "kernel": "6", "programs": {"ddp_train": "a" * 64}}
+    described |= {"files": {}, "environment": {}, "kernel_tcp": {"congestion_control": "bbr"}}
     text = stored.text_of(described, 0.02, study, 2, ["--batch-size", "4"], map(stored.row_record, runs))
     path = tmp_path / name
     path.write_text(json.dumps(json.loads(text) | changes))
@@ -170,6 +171,46 @@ def test_StoredRun_IsWhatWasMeasured(tmp_path):
 def test_StoredRun_Damaged_IsRefused(tmp_path, changes, said):
     with pytest.raises(RecordError, match=said):
         stored.read(stored_file(tmp_path, measured("none", 2.0, 8_000_000), **changes))
+
+
+def test_GoingOn_WithWhatWasMeasuredOtherwise_IsRefused(tmp_path, monkeypatch):
+    text, path = tmp_path / "text", tmp_path / "a-run.json"
+    text.write_text("before")
+    given = argparse.Namespace(
+        json=path, study="compression", ranks=2, flags=[f"--data={text}"], steps=6, build=tmp_path
+    )
+
+    def begun():
+        return techniques.begun(given, MACHINE | {"commit": "0123abc"} | techniques.set_up(given))
+
+    described = MACHINE | {"commit": "0123abc"} | techniques.set_up(given)
+    techniques.write_stored(given, described, 0.0, None, [stored.row_record(measured("none", 2.0, 8_000_000))])
+    assert list(begun().files) == ["--data"] and begun().kernel_tcp == described["kernel_tcp"]
+    with monkeypatch.context() as changed, pytest.raises(RecordError, match="differs in environment: choose another"):
+        changed.setenv("GLOO_BYPASS_CONGESTION_CONTROL", "bbr")
+        begun()
+    with monkeypatch.context() as changed, pytest.raises(RecordError, match="differs in kernel_tcp"):
+        changed.setattr(techniques, "kernel_tcp", lambda: {"congestion_control": "another"})
+        begun()
+    text.write_text("after")
+    with pytest.raises(RecordError, match="differs in files"):
+        begun()
+    text.write_text("before")
+    # An older file, which does not say it.
+    record = json.loads(path.read_text())
+    del record["kernel_tcp"]
+    path.write_text(json.dumps(record))
+    assert stored.read(path).kernel_tcp == {}
+    with pytest.raises(RecordError, match="differs in kernel_tcp"):
+        begun()
+
+
+@pytest.mark.parametrize("load, quiet", [(2.16, False), (0.1, True)])
+def test_Section_SaysWhetherTheMachineWasQuiet(tmp_path, load, quiet):
+    run = stored.read(stored_file(tmp_path, measured("none", 2.0, 8_000_000), load_before=load))
+    text = stored.section(run)
+    assert text.startswith(stored.table(run)) and f"2 cores of A, Linux 6, {run.date}; load {load:.2f} before" in text
+    assert ("not quiet" not in text) == quiet
 
 
 def test_BreakEven_IsWhereCostAndSavingAreEqual(tmp_path):
@@ -228,7 +269,8 @@ def test_Table_HasTheTimeToTheCommonLoss(tmp_path):
     record = json.loads((tmp_path / "a-run.json").read_text())
     for row in record["rows"]:
         del row["losses"], row["first_s"]
-    del record["programs"]
+    for name in stored.SET_UP:
+        del record[name]
     (tmp_path / "a-run.json").write_text(json.dumps(record))
     assert "common loss" not in stored.table(stored.read(tmp_path / "a-run.json"))
 
@@ -251,6 +293,7 @@ def test_Draw_RenewsThePage(tmp_path):
     ended = subprocess.run([*SCRIPT, "--draw", tmp_path], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
     assert "| none | 8 MB |" in page.read_text() and "old" not in page.read_text()
+    assert "load 0.10 before" in page.read_text()
     page.write_text("<!-- table: b -->\n<!-- end of table -->\n")
     ended = subprocess.run([*SCRIPT, "--draw", tmp_path], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and "nobody makes the table 'b'; there are a" in ended.stderr
@@ -354,4 +397,4 @@ def test_TwoPoints_AreMeasuredAndWritten(tmp_path):
     assert more.rows[:2] == run.rows and more.of("point") == ["none", "topk 1 %", "sign"]  # whatever the order
     assert "to the common loss" in again.stdout
     other = subprocess.run([*words, "--dropout", "0.1"], capture_output=True, text=True, timeout=60)
-    assert other.returncode == 2 and "it is of another flags" in other.stderr
+    assert other.returncode == 2 and "differs in flags: choose another file" in other.stderr

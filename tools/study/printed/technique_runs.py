@@ -2,14 +2,15 @@
 
     {"schema": "gloo-bypass/study-techniques/1", "commit": "0123abc", "date": "2026-11-27", "machine": {...},
      "load_before": 0.1, "others_cores": 0.02, "study": "compression", "ranks": 2, "flags": ["--batch-size", "4"],
-     "programs": {"ddp_train": SHA-256, ...},
+     "programs": {"ddp_train": SHA-256, ...}, "files": {"--data": SHA-256}, "environment": {"OMP_NUM_THREADS": "1"},
+     "kernel_tcp": {...},
      "rows": [{"link": "200Mbit", "transport": "TCP", "point": "bf16", "sent_bytes": 1.6e8, "first_s": 7.5,
      "steps_s": [6.9, 6.8], "losses": [10.9, 10.1, 9.6], "compress_s": 0.3, "decompress_s": 0.1, "exposed_s": 4.0,
      "last_loss": 9.1}, ...]}
 
 `steps_s`: of each step but the first; `first_s`: of that one. `losses`: of each step, a mean over the ranks. An older
-run has neither `first_s` nor `losses`, nor `programs`. `waiting`: the share of a step in which ranks that share a model
-wait for each other; not there where none do. A table adds the share in which they only wait for gradients.
+run may lack `first_s`, `losses` and what SET_UP names. `waiting`: the share of a step in which ranks that share a
+model wait for each other; not there where none do. A table adds the share in which they only wait for gradients.
 `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are means over the steps but the first; null where one has
 none. The common loss of some runs is what the one that learnt least came to, as a mean over WINDOW steps. The page's
 table NAME (report/marked_tables.py) is made of NAME-run.json beside it.
@@ -40,6 +41,7 @@ from gloo_bypass_tools.study.printed.technique_entries import LINKS, OPEN, STUDI
 SCHEMA = "gloo-bypass/study-techniques/1"
 PAGE, RUN = "README.md", "-run.json"
 WINDOW = 5
+SET_UP = ("programs", "files", "environment", "kernel_tcp")
 MEANS = ("sent_bytes", "compress_s", "decompress_s", "exposed_s", "last_loss")
 
 
@@ -89,6 +91,9 @@ class StoredRun:
     flags: tuple
     rows: tuple
     programs: dict
+    files: dict
+    environment: dict
+    kernel_tcp: dict
 
     def of(self, name):
         """The values of a row's field, each once, in the run's order."""
@@ -146,7 +151,7 @@ def text_of(described, others_cores, study, ranks, flags, rows):
         "study": study,
         "ranks": ranks,
         "flags": list(flags),
-        "programs": described["programs"],
+        **{name: described[name] for name in SET_UP},
     }
     return row_lines.text_of(head, rows=rows)
 
@@ -190,7 +195,7 @@ def read(path):
         whole_at(path, record, "ranks", 1),
         tuple(map(str, value_at(path, record, "flags", list))),
         tuple(row_at(f"{path}: rows[{at}]", one, STUDIES[study].points) for at, one in enumerate(rows)),
-        value_at(path, {"programs": {}} | record, "programs", dict),
+        *(value_at(path, {name: {}} | record, name, dict) for name in SET_UP),
     )
     keys = {(row.link, row.transport, row.point) for row in run.rows}
     if not rows or len(keys) != len(rows):
@@ -268,6 +273,15 @@ def waiting_cell(rows):
     return joined(["-" if row is None or row.idle is None else f"{100 * row.idle:.0f} %" for row in rows])
 
 
+def circumstances(run):
+    return f"Commit {run.commit[:7]}, {machine.circumstances(run, others_cores=run.others_cores)}."
+
+
+def section(run):
+    """The table, and below it what it was measured on."""
+    return f"{table(run)}\n\n{circumstances(run)}"
+
+
 def table(run):
     """A line for each point: what it sends, what it costs, and its step over each link and transport; how long it waits
     for others; how long it takes to the common loss."""
@@ -314,5 +328,5 @@ def renew(folder):
 def renewed(text, folder):
     """The page's text with its tables made again; table NAME is of NAME-run.json."""
     paths = sorted(Path(folder).glob(f"*{RUN}"))
-    makers = {path.name.removesuffix(RUN): lambda path=path: table(read(path)) for path in paths}
+    makers = {path.name.removesuffix(RUN): lambda path=path: section(read(path)) for path in paths}
     return marked_tables.renewed(text, makers, folder)

@@ -4,10 +4,10 @@ Each run is ddp_train (--model tiny unless said) on scripts/fabric-run's emulate
 and transports in turn. Says first how many runs there are, and how long they take if each step were a plain one. Prints
 a table a link, in Markdown; with --output a folder gets every step as CSV, too, and plots of loss against time and
 against bytes; --json writes the stored run after each run, from which --draw makes the tables of a page (README.md)
-beside it, and goes on with a file that is there, if study, ranks, flags, steps, commit, programs and machine are the
-same. "To the common loss": until the mean loss of five steps is at most what the point that learnt least came to.
-"Waiting": the share of a step in which ranks that share a model have nothing to compute. What follows "--" goes to
-ddp_train.
+beside it, and goes on with a file that is there, if study, ranks, flags, the files that they name, steps, commit,
+programs, machine, its TCP and the environment's settings are the same. "To the common loss": until the mean loss of
+five steps is at most what the point that learnt least came to. "Waiting": the share of a step in which ranks that share
+a model have nothing to compute. What follows "--" goes to ddp_train.
 """
 
 import argparse
@@ -25,9 +25,11 @@ from gloo_bypass_tools.model import prediction, ring
 from gloo_bypass_tools.report import machine, wording
 from gloo_bypass_tools.report.lines import show_progress
 from gloo_bypass_tools.report.records import RecordError
+from gloo_bypass_tools.report.stages import telling
 from gloo_bypass_tools.study import estimates
 from gloo_bypass_tools.study.commands import flags, model_flags
-from gloo_bypass_tools.study.measurement import digest_of
+from gloo_bypass_tools.study.measurement import digest_of, kernel_tcp
+from gloo_bypass_tools.study.options import FILES
 from gloo_bypass_tools.study.printed import markdown, technique_runs, trainer
 from gloo_bypass_tools.study.printed.technique_entries import EIGHT_BLOCKS, LINKS, STUDIES
 from gloo_bypass_tools.study.transports import SWITCHED
@@ -40,6 +42,7 @@ DEFAULT_BATCH = 8
 # What changes what a step computes, so that nothing is known of its time.
 OTHER_WORK = ("--batch-size", "--seq-length", "--accumulate")
 PROGRAMS = ("trainer/ddp_train", "tools/fabric/fabric")
+FILE_FLAGS = (*(f"--{name}" for name in FILES), "--model-config")
 
 
 class Run:
@@ -234,19 +237,32 @@ def begun(given, described):
         return None
     old = technique_runs.read(given.json)
     wanted = {"commit": described["commit"], "machine": machine.stored(described), "study": given.study}
-    wanted |= {"programs": programs_of(given), "ranks": given.ranks, "flags": tuple(given.flags)}
-    others = [f"of another {name}" for name, value in wanted.items() if getattr(old, name) != value]
+    wanted |= {"ranks": given.ranks, "flags": tuple(given.flags)}
+    wanted |= {name: described[name] for name in technique_runs.SET_UP}
+    others = [name for name, value in wanted.items() if getattr(old, name) != value]
     if {len(row.steps_s) + 1 for row in old.rows} != {given.steps}:
-        others.append("of another number of steps")
+        others.append("steps")
     if others:
-        raise RecordError(f"{given.json}: it is {others[0]}: choose another file, or move it away")
+        raise RecordError(f"{given.json}: differs in {', '.join(others)}: choose another file, or move it away")
     return old
 
 
-def programs_of(given):
-    """Their digests: a commit does not say what they were built from."""
+def set_up(given):
+    """What bears on the figures beside commit, machine and flags. Digests of programs, since a commit does not say what
+    they were built from, and of files, since their names do not say what is in them."""
     paths = {Path(name).name: given.build / name for name in PROGRAMS}
-    return {name: digest_of(path) for name, path in paths.items() if path.exists()}
+    return {
+        "programs": {name: digest_of(path) for name, path in paths.items() if path.exists()},
+        "files": files_of(given.flags),
+        "environment": telling(os.environ),
+        "kernel_tcp": kernel_tcp(),
+    }
+
+
+def files_of(chosen):
+    """{flag: SHA-256} of the files that these flags of ddp_train name."""
+    words = [part for word in chosen for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    return {flag: digest_of(path) for flag, path in zip(words, words[1:]) if flag in FILE_FLAGS}
 
 
 def write_stored(given, described, others_cores, old, rows):
@@ -256,8 +272,7 @@ def write_stored(given, described, others_cores, old, rows):
     points = list(STUDIES[given.study].points)
     places = {"link": list(LINKS), "point": points, "transport": list(SWITCHED)}
     ordered = sorted(rows, key=lambda row: [order.index(row[name]) for name, order in places.items()])
-    described = described | {"load_before": load, "programs": programs_of(given)}
-    head = described, max(known, default=None), given.study, given.ranks, given.flags
+    head = described | {"load_before": load}, max(known, default=None), given.study, given.ranks, given.flags
     write_whole(given.json, technique_runs.text_of(*head, ordered).encode())
 
 
@@ -265,7 +280,7 @@ def run(given):
     if given.draw:
         technique_runs.renew(given.draw)
         return
-    study, described, others = STUDIES[given.study], machine.describe(ROOT), machine.OtherWork()
+    study, described, others = STUDIES[given.study], machine.describe(ROOT) | set_up(given), machine.OtherWork()
     old = begun(given, described)
     rows = [technique_runs.record_of(row) for row in old.rows] if old else []
     done = {(row["point"], row["link"], row["transport"]) for row in rows}
