@@ -1,6 +1,7 @@
 """scripts/study keep: what it keeps of a study of each layout, what it refuses, and the tables of the page."""
 
 import json
+import math
 import re
 
 import pytest
@@ -238,6 +239,19 @@ def test_Slower_IsByWhatTheMetricMeans(metric, value, slower):
 def test_Cell_WithoutRuns_IsADash():
     assert tables.cell((), 1.0) == "-"
     assert tables.cell([line("TCP", "t_step", 2.0, 1.0)], None) == "2.00 s (2.000)"
+
+
+def test_Page_InTheTree_HasHowFarBytesAreFromTheModel():
+    off = {True: 0.0, False: 0.0}  # by whether it is over TCP
+    for run in (one for runs in stored.read_all(ROOT / "docs/studies/runs").values() for one in runs):
+        for line in run.lines:
+            figure = line.metric, line.statistic
+            if figure == ("bytes_per_event", "median") and line.model and tables.FLOW not in line.variant:
+                is_tcp = line.transport == "TCP"
+                off[is_tcp] = max(off[is_tcp], abs(100 * (line.measured / line.model - 1)))
+    text = " ".join((ROOT / "docs/studies/README.md").read_text().split())
+    said = re.search(r"agree with the model within ([\d.]+) % \(TCP's, [^)]*within ([\d.]+) %\)", text)
+    assert list(map(float, said.groups())) == [math.ceil(10 * off[is_tcp]) / 10 for is_tcp in (False, True)]
 
 
 @pytest.mark.parametrize("name, renewed", [("results.md", tables.renewed), ("README.md", tables.renewed_glance)])

@@ -118,6 +118,13 @@ def test_Table_MarksWhatIsLessThanOverTheFirstTransport(tmp_path):
     assert [cell.strip() for cell in line.split("|")[3:6]] == ["48 to 50 %", "**33 %**", "43 %"]
 
 
+def test_Circumstances_HaveTheBuffersOfTheRun():
+    kernel_tcp = {"congestion_control": "cubic", "tcp_rmem": "1 2 3000", "tcp_wmem": "4 5 6000"}
+    text = tables.circumstances(replace(run_with({CELL: [20.0]}), kernel_tcp=kernel_tcp, load_before=1.6))
+    assert ", TCP with cubic, tcp_rmem 1 2 3000, tcp_wmem 4 5 6000, 2026-11-27; load 1.60 before" in text
+    assert text.endswith("which is not quiet.")
+
+
 def test_Draw_RenewsThePageAndThePicture(tmp_path):
     run_of(tmp_path, {CELL: [20.0]})
     page = tmp_path / "README.md"
@@ -205,3 +212,4 @@ def test_Page_InTheTree_HasTheTablesOfItsRun():
     page = ROOT / "docs/studies/utilisation"
     text, run = (page / command.PAGE).read_text(), stored.read(page / command.RUN_FILE)
     assert tables.renewed(text, run, page) == text, "scripts/study utilisation --draw docs/studies/utilisation"
+    assert tables.circumstances(run) in text and all(one in text for one in run.kernel_tcp.values())

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from gloo_bypass_tools.report import marked_tables
+from gloo_bypass_tools.report import machine, marked_tables
 from gloo_bypass_tools.report.results_chart import bold, markdown
 from gloo_bypass_tools.study.utilisation import cells, stored
 from gloo_bypass_tools.study.utilisation.cells import Cell
@@ -41,9 +41,16 @@ def whole(run):
     return "\n\n".join(found)
 
 
+def circumstances(run):
+    buffers = (f"{name} {values}" for name, values in run.kernel_tcp.items() if name != "congestion_control")
+    tcp = f"TCP with {run.kernel_tcp['congestion_control']}", *buffers
+    return f"Commit {run.commit[:7]}, {machine.circumstances(run, *tcp, others_cores=run.others_cores)}."
+
+
 def renewed(text, run, place):
-    """The page's text with its tables made again; each is named as its place."""
-    return marked_tables.renewed(text, {name: partial(table, run, name) for name in cells.PLACES}, place)
+    """The page's text with its tables made again; those of times are named as their places."""
+    makers = {name: partial(table, run, name) for name in cells.PLACES}
+    return marked_tables.renewed(text, makers | {"circumstances": partial(circumstances, run)}, place)
 
 
 def renew(path, run):
