@@ -140,6 +140,7 @@ GLANCE = {
         "lost_time",
         {"200ms": "time lost in training of the tiny model, 2 ranks, link down for 0.2 s", "1000ms": "1 s"},
     ),
+    "loss": ("time", {"random-1": "all-reduce, 4 ranks, 5 ms each way, 1 % lost", "random-5": "5 %"}),
     "bucket": ("t_step", {"1MiB": "step, 2 ranks, 1 MiB", "500MiB": "500 MiB"}),
 }
 
