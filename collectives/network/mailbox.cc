@@ -113,7 +113,10 @@ void Mailbox::end(Letters& of, Letters::iterator letter, const Status& status, i
 void Mailbox::onEnded(Peer& peer) {
   for (auto letter = underWay_.begin(); letter != underWay_.end();) {
     const auto next = std::next(letter);
-    if (letter->transfer.peer == &peer) end(underWay_, letter, *peer.ended(), peer.rank());
+    if (letter->transfer.peer == &peer) {
+      if (!letter->posting) peer.cancel(letter->transfer);  // a peer may have ended while its channel goes on
+      end(underWay_, letter, *peer.ended(), peer.rank());
+    }
     letter = next;
   }
   const Error* why = allEnded();

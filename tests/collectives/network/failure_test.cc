@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <memory>
+#include <thread>
+#include <vector>
 
+#include "collectives/network/wire.h"
 #include "tests/collectives/network/ranks.h"
+#include "tests/support/channel_pair.h"
 #include "tests/support/memory_transport.h"
 #include "transport/progress/progress_engine.h"
 
@@ -220,6 +225,49 @@ TEST(Network_Failure, BuffersAfterIt_AreNotTouched) {
   EXPECT_FALSE(allReduce(ranks[1], 300'000, 1, 2).ok());
   ranks[0].wait([] { return false; }, monotonicNow() + milliseconds(50));
   EXPECT_EQ(late.outputBytes(0), before);
+}
+
+// Its channel goes on, and would fill the buffer of a receive that has ended.
+TEST(Network_Messages, APeerBreaksTheProtocol_NoBufferIsTouchedAfterTheError) {
+  MemoryRendezvous rendezvous;
+  const auto fabric = MemoryFabric::make();
+  const auto own = fabric->makeTransport(), theirs = fabric->makeTransport();
+  gloo_bypass::test::Recorder recorder;
+  std::unique_ptr<MessageChannel> rank1;
+  theirs->progress().exclusive([&] {
+    rank1 = std::move(theirs->openChannel({.localRank = 1, .peerRank = 0}, &recorder).value());
+    const std::vector<std::vector<std::byte>> addresses{rank1->localAddress(), {}};
+    ASSERT_TRUE(rendezvous.set("network/1", encodeAddresses(1, addresses)).ok());
+  });
+  std::unique_ptr<NetworkExecutor> rank0;
+  std::thread connects([&] {
+    auto made = NetworkExecutor::connect({.rank = 0, .size = 2, .timeout = std::chrono::seconds(20)}, own, rendezvous);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    rank0 = std::move(made).value();
+  });
+  const auto value = rendezvous.get("network/0", std::chrono::seconds(20));
+  ASSERT_TRUE(value.ok());
+  const auto addresses = decodeAddresses(value.value(), 0, 2);
+  ASSERT_TRUE(addresses.ok());
+  theirs->progress().exclusive([&] { ASSERT_TRUE(rank1->connect(addresses.value()[1]).ok()); });
+  connects.join();
+  ASSERT_NE(rank0, nullptr);
+
+  std::byte buffer{};
+  bool ended = false;
+  rank0->receive({.peer = 1, .tag = 5, .data = &buffer, .bytes = 1}, [&](const Status& status, int) {
+    EXPECT_FALSE(status.ok());
+    ended = true;
+  });
+  const std::vector<std::byte> rubbish(5, std::byte{0x7f});
+  theirs->progress().exclusive([&] {
+    ASSERT_TRUE(rank1->postSend({.token = 2, .key = controlKey(), .data = rubbish.data(), .length = 5}).ok());
+    ASSERT_TRUE(rank1->postSend({.token = 3, .key = programKey(5), .data = rubbish.data(), .length = 1}).ok());
+  });
+  EXPECT_TRUE(rank0->wait([&] { return ended; }, soon()));
+  (void)rank0->wait([] { return false; }, monotonicNow() + milliseconds(50));
+  EXPECT_EQ(buffer, std::byte{});
+  theirs->progress().exclusive([&] { rank1.reset(); });
 }
 
 TEST(Network_Connect, RankDoesNotCome_IsNamed) {
