@@ -88,15 +88,6 @@ void HierarchicalExecutor::abort() noexcept {
   memory_->abort();
 }
 
-bool HierarchicalExecutor::begin(const Call& call) {
-  if (!failed_ || alone()) return false;
-  call_ = call;
-  whole_ = describe(call);
-  if (call.kind == Kind::kBarrier) return memory_->begin(step(Kind::kBarrier));
-  if (call.kind != Kind::kAllReduce || !isByLeaders(call) || call.inputs[0].count > chunkOf(call)) return false;
-  return memory_->begin(toLeader(call.inputs, call.outputs));
-}
-
 Status HierarchicalExecutor::run(const Call& call, TimePoint deadline) {
   if (!failed_) return failed_;
   call_ = call;

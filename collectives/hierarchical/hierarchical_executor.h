@@ -26,7 +26,7 @@
 // Sources: the hierarchical all-reduce of Horovod and of MPI libraries (H. Zhu et al., Hierarchical collectives in
 // MPICH2, 2009); rails as in NCCL.
 //
-// Thread: one at a time calls run() and begin(); abort() from any.
+// Thread: one at a time calls run(); abort() from any.
 #pragma once
 
 #include <cstdint>
@@ -68,7 +68,6 @@ class HierarchicalExecutor final : public Executor {
   ~HierarchicalExecutor() override;
 
   Status run(const Call& call, TimePoint deadline) override;
-  bool begin(const Call& call) override;
   void abort() noexcept override;
 
  private:

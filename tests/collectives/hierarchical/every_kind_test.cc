@@ -105,25 +105,6 @@ TEST_P(Hierarchical_EveryKind, AllReduce_GivesAllRanksTheSameBitsEveryTime) {
   }
 }
 
-// A begun operation ends as another.
-TEST_P(Hierarchical_EveryKind, BegunBefore_GivesThePlainResult) {
-  HostedRanks ranks(GetParam());
-  test::inThreads(ranks.size(), [&](int rank) {
-    for (int i = 0; i < 20; ++i) {
-      Buffers b(Kind::kAllReduce, ElementType::kInt32, rank, ranks.size());
-      b.outputs({5}).inputs({5}).fill();
-      (void)ranks[rank].begin(b.call());
-      ASSERT_TRUE(ranks[rank].run(b.call(), test::soon()).ok());
-      double sum = 0;
-      for (int peer = 0; peer < ranks.size(); ++peer) sum += Buffers::value(peer, 0, 3);
-      ASSERT_EQ(b.output(0, 3), sum);
-      Call barrier;
-      (void)ranks[rank].begin(barrier);
-      ASSERT_TRUE(ranks[rank].run(barrier, test::soon()).ok());
-    }
-  });
-}
-
 // A path is long if it is so for all ranks of two hosts: one of them may be waiting for a core.
 TEST(HierarchicalOptions, FarHosts_TakeLongChunksAtAllRanks) {
   const HostOf hostOf{0, 0, 1, 1, 2, 2};
