@@ -195,7 +195,7 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
     // A rank that has left does not come to connect any more.
     StoppableRendezvous store(*rendezvous, [&] {
       Status status = stopped();
-      return status ? flat.someoneLeft() : status;
+      return status ? flat.endOfGroup() : status;
     });
     return NetworkExecutor::connect(network, std::move(transport).value(), store);
   };

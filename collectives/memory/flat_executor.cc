@@ -94,8 +94,8 @@ FlatExecutor::FlatExecutor(Segment segment, FlatOptions options)
       strideBytes_(segment_.layout().slotBytes / static_cast<std::size_t>(ranks_) / kLineBytes * kLineBytes),
       stretchBytes_(strideBytes_ - kHeadBytes) {
   for (int lane = 0; lane < segment_.layout().lanes; ++lane) {
-    lanes_.push_back(
-        std::make_unique<Lane>(segment_, rank_, lane, options_.patience, [this](int peer) { return problem(peer); }));
+    lanes_.push_back(std::make_unique<Lane>(segment_, rank_, lane, options_.patience,
+                                            [this](const Lane& of, int peer) { return problem(of, peer); }));
   }
   if (lanes_.size() > 1) threads_ = std::make_unique<LaneThreads>(static_cast<int>(lanes_.size()));
 }
@@ -284,7 +284,7 @@ Status FlatExecutor::rounds(Lane& lane, std::uint64_t mine, std::uint64_t bytes,
     }
     // Beyond what this rank needs, a peer alone says that there are more rounds: it might never end.
     if (round > mine) {
-      if (Status status = problem(rank_); !status) return status;
+      if (Status status = problem(lane, rank_); !status) return status;
     }
     if (const int other = read(round); other >= 0) return fail({Cause::kMismatch, rank_, other});
   }

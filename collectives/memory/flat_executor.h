@@ -52,8 +52,8 @@ class FlatExecutor final : public Executor {
   // For the group's messages; lives as long as the executor.
   std::atomic<std::uint32_t>& messagesWanted() const { return segment_.messagesWanted(); }
   int lanes() const { return static_cast<int>(lanes_.size()); }
-  // An error that names a rank which has ended or left. Any thread.
-  Status someoneLeft() const;
+  // Why the group is over, or lacks a rank: an error that names who failed, ended or left. Any thread.
+  Status endOfGroup() const;
 
  private:
   // What ended the group for good, in one word of shared memory; the first one counts.
@@ -67,7 +67,8 @@ class FlatExecutor final : public Executor {
   Error errorOf(const Failure& failure) const;
   Error mismatch(int rank, int other) const;
   Status fail(const Failure& failure);
-  Status problem(int peer);
+  Status problem(const Lane& lane, int peer);
+  Cause departure(int peer) const;
   bool ended(int peer) const;
 
   void count(const Call& call);

@@ -35,15 +35,15 @@ Status FlatExecutor::fail(const Failure& failure) {
   return errorOf(failureNow());
 }
 
-Status FlatExecutor::problem(int peer) {
+Status FlatExecutor::problem(const Lane& lane, int peer) {
   if (options_.elsewhere) {
     if (Status status = options_.elsewhere(); !status) return status;
   }
   const Failure failure = failureNow();
   if (failure.cause != Cause::kNone) return errorOf(failure);
-  if (ended(peer)) return fail({Cause::kVanished, rank_, peer});
-  if (segment_.membership(peer).load(std::memory_order_acquire) != Membership::kHere) {
-    return fail({Cause::kLeft, rank_, peer});
+  // A peer that came before it went is not missed.
+  if (const Cause gone = departure(peer); gone != Cause::kNone && !lane.hasCome(peer)) {
+    return fail({gone, rank_, peer});
   }
   const TimePoint now = monotonicNow();
   if (now >= deadline_) return fail({Cause::kTimedOut, rank_, peer});
@@ -51,16 +51,20 @@ Status FlatExecutor::problem(int peer) {
   return {};
 }
 
-Status FlatExecutor::someoneLeft() const {
+Status FlatExecutor::endOfGroup() const {
+  if (const Failure failure = failureNow(); failure.cause != Cause::kNone) return errorOf(failure);
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer == rank_) continue;
-    // Who leaves says so before its process may end.
-    if (segment_.membership(peer).load(std::memory_order_acquire) != Membership::kHere) {
-      return errorOf({Cause::kLeft, rank_, peer});
-    }
-    if (ended(peer)) return errorOf({Cause::kVanished, rank_, peer});
+    if (const Cause gone = departure(peer); gone != Cause::kNone) return errorOf({gone, rank_, peer});
   }
   return {};
+}
+
+// kVanished, kLeft or kNone. Who leaves says so before its process may end.
+FlatExecutor::Cause FlatExecutor::departure(int peer) const {
+  const bool isEnded = ended(peer);
+  if (segment_.membership(peer).load(std::memory_order_acquire) != Membership::kHere) return Cause::kLeft;
+  return isEnded ? Cause::kVanished : Cause::kNone;
 }
 
 bool FlatExecutor::ended(int peer) const {

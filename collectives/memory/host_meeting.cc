@@ -190,9 +190,13 @@ Result<HostShare> HostMeeting::come(const std::string& name, const MeetingSecret
   for (ConnectResult result = connectPacketSocket(name, socket); result != ConnectResult::kConnected;
        result = connectPacketSocket(name, socket)) {
     if (wait.isInterrupted(monotonicNow())) return interrupted();
-    if (result != ConnectResult::kBusy) {
+    if (result == ConnectResult::kRefused) {
       return failed(ErrorCode::kPeerVanished,
                     fmt::format("rank {} does not listen ({})", names_.front(), std::strerror(errno)));
+    }
+    if (result != ConnectResult::kBusy) {
+      const auto [code, text] = failedCall("connect");
+      return failed(code, text);
     }
     if (monotonicNow() >= deadline_) return failed(ErrorCode::kTimedOut, "the first rank is busy");
     ::poll(nullptr, 0, kAgain.count());

@@ -20,7 +20,8 @@ constexpr int kYieldsBetween = 16, kPausesBetween = 20;
 // neither of two threads that hand a core to each other, for tens of milliseconds. Each counts 2, a wait that is over
 // at once takes 1 away, a longer one all.
 constexpr int kHandedOver = 64;
-// A sleeper looks for a problem this often: so long does the end of a peer stay unnoticed.
+// A sleeper looks for a problem this often: so long does the end of the peer that it waits for stay unnoticed. Of the
+// others it looks at one each time.
 constexpr Duration kSleep = std::chrono::milliseconds(2);
 
 // This thread, if it may use another one. Where it may run stays as it was.
@@ -80,6 +81,15 @@ Status Lane::awaitPeer(int peer) {
   return awaitSlowly(peer, line);
 }
 
+// Of the peer that is waited for, and of `later`, which goes through all ranks: one of them may end while this one is
+// late.
+Status Lane::problemAmong(int peer, int& later) {
+  Status status = problem_(*this, peer);
+  later = (later + 1) % segment_.layout().ranks;
+  if (status && later != rank_ && later != peer && !hasCome(later)) status = problem_(*this, later);
+  return status;
+}
+
 Status Lane::awaitSlowly(int peer, Line& line) {
   const auto arrived = [&] { return line.round.load(std::memory_order_acquire) == round_; };
   for (int i = 0; i < kYields; ++i) {
@@ -99,16 +109,16 @@ Status Lane::awaitSlowly(int peer, Line& line) {
       ::sched_yield();
     }
     if (arrived()) return {};
-    if (Status status = problem_(peer); !status) return arrived() ? Status() : status;
+    if (Status status = problem_(*this, peer); !status) return arrived() ? Status() : status;
   }
   line.sleepers.fetch_add(1, std::memory_order_seq_cst);
   Status status;
-  for (;;) {
+  for (int later = peer;;) {
     const std::uint32_t seen = line.round.load(std::memory_order_acquire);
     if (seen == round_) break;
     sleepWhile(line.round, seen, kSleep);
     if (arrived()) break;
-    status = problem_(peer);
+    status = problemAmong(peer, later);
     if (arrived()) status = {};
     if (!status) break;
   }

@@ -31,9 +31,10 @@ struct Patience {
 
 class Lane {
  public:
-  // `problem` looks for what ends a wait: the group has failed, a peer has ended, or the deadline passed. Called some
-  // thousand times a second while a wait lasts, with the peer that is waited for.
-  using Problem = std::function<Status(int peer)>;
+  // `problem` looks for what ends a wait: the group has failed, a peer that has not come to this lane's round has
+  // ended, or the deadline passed. Called some thousand times a second while a wait lasts, with the peer that is waited
+  // for, and with one of those after it in turn.
+  using Problem = std::function<Status(const Lane& lane, int peer)>;
 
   Lane(Segment& segment, int rank, int index, Patience patience, Problem problem);
 
@@ -45,6 +46,9 @@ class Lane {
   // Waits for all peers. An error is `problem`'s, or kInvalidArgument without a text if a peer described another
   // operation; differing() names it.
   Status await();
+  bool hasCome(int peer) const {
+    return segment_.line(peer, index_, round_).round.load(std::memory_order_acquire) == round_;
+  }
 
   // Of a peer, in the round that was awaited last, until this rank publishes the next but one.
   const std::byte* slotOf(int peer) const { return segment_.slot(peer, index_, round_); }
@@ -58,6 +62,7 @@ class Lane {
  private:
   Status awaitPeer(int peer);
   Status awaitSlowly(int peer, Line& line);
+  Status problemAmong(int peer, int& later);
 
   Segment& segment_;
   const int rank_, index_;

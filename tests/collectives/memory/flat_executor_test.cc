@@ -205,6 +205,28 @@ TEST(FlatExecutor_Leaving, APeerThatLeft_IsNamed_AndWhatItHadDoneStays) {
   EXPECT_THAT(status.error().message, HasSubstr("rank 11 has left this group"));
 }
 
+TEST(FlatExecutor_Leaving, ARankLeavesWhileAnotherIsLate_IsNamedSoon) {
+  Ranks ranks = makeRanks(4);
+  ranks[3].reset();
+  const TimePoint began = monotonicNow();
+  const Status status = ranks[0]->run(Call{}, soon());  // waits for rank 11, which does not come
+  ASSERT_FALSE(status);
+  EXPECT_EQ(status.error().code, ErrorCode::kPeerClosed);
+  EXPECT_THAT(status.error().message, HasSubstr("rank 13 has left this group"));
+  EXPECT_LT(monotonicNow() - began, std::chrono::seconds(5));
+}
+
+TEST(FlatExecutor_Leaving, ARankThatCameBeforeItLeft_IsNotMissedWhileAnotherIsLate) {
+  Ranks ranks = makeRanks(3);
+  ASSERT_TRUE(ranks[2]->begin(Call{}));
+  ranks[2].reset();
+  std::thread first([&] { EXPECT_TRUE(ranks[0]->run(Call{}, soon())); });
+  // Time for the first to look at it.
+  ::usleep(20'000);
+  EXPECT_TRUE(ranks[1]->run(Call{}, soon()));
+  first.join();
+}
+
 // A peer writes anything anywhere in the memory, for as long as the operations run: values and outcomes are arbitrary,
 // but the process lives, and every wait ends.
 TEST(FlatExecutor_HostileMemory, ScribblingPeer_SpoilsValuesOnly) {
