@@ -1,6 +1,9 @@
 // collectives/c_api.h over Group.
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -78,6 +81,12 @@ Call callOf(const gloo_bypass_call& call) {
           .uneven = call.uneven != 0};
 }
 
+// As the caller's milliseconds, but no longer than a deadline can be away.
+std::chrono::milliseconds timeoutOf(std::int64_t milliseconds) {
+  constexpr std::chrono::milliseconds kLongest = std::chrono::years(100);
+  return std::min(std::chrono::milliseconds(milliseconds), kLongest);
+}
+
 const Status kUnknown{ErrorScope::kOperation, ErrorCode::kInvalidArgument, "no such kind, type or reduction"};
 
 class Store final : public Rendezvous {
@@ -98,10 +107,11 @@ class Store final : public Rendezvous {
       const auto* bytes = static_cast<const std::byte*>(data);
       static_cast<std::vector<std::byte>*>(taker)->assign(bytes, bytes + length);
     };
-    if (store_.get(store_.context, key.c_str(), timeout.count(), take, &value, error, sizeof(error)) != 0) {
-      return failed(error);
-    }
-    return value;
+    const TimePoint asked = monotonicNow();
+    if (store_.get(store_.context, key.c_str(), timeout.count(), take, &value, error, sizeof(error)) == 0) return value;
+    Error why = failed(error);
+    if (monotonicNow() - asked < timeout / 2) why.code = ErrorCode::kUnavailable;  // it is the store that failed
+    return why;
   }
   Result<bool> has(const std::string& key) override {
     char error[1024] = "";
@@ -122,12 +132,9 @@ gloo_bypass_group* create(int rank, int size, int64_t timeout_ms, const char* tr
   gloo_bypass_group* made = nullptr;
   *failure = guarded(error, capacity, [&] {
     auto rendezvous = std::make_shared<Store>(*store);
-    auto group = Group::make({.rank = rank,
-                              .size = size,
-                              .timeout = std::chrono::milliseconds(timeout_ms),
-                              .transport = transport,
-                              .interface = interface},
-                             std::move(rendezvous));
+    auto group = Group::make(
+        {.rank = rank, .size = size, .timeout = timeoutOf(timeout_ms), .transport = transport, .interface = interface},
+        std::move(rendezvous));
     if (!group) return answer(group.error(), error, capacity);
     made = new gloo_bypass_group{std::move(group).value()};
     return 0;
@@ -140,7 +147,7 @@ void destroy(gloo_bypass_group* group) { delete group; }
 int run(gloo_bypass_group* group, const gloo_bypass_call* call, char* error, size_t capacity) {
   return guarded(error, capacity, [&] {
     if (!isKnown(*call)) return answer(kUnknown, error, capacity);
-    return answer(group->group->run(callOf(*call), std::chrono::milliseconds(call->timeout_ms)), error, capacity);
+    return answer(group->group->run(callOf(*call), timeoutOf(call->timeout_ms)), error, capacity);
   });
 }
 
@@ -166,7 +173,7 @@ void post(gloo_bypass_done done, void* context, Post post) {
 void start(gloo_bypass_group* group, const gloo_bypass_call* call, gloo_bypass_done done, void* context) {
   if (!isKnown(*call)) return reportTo(done, context, kUnknown, -1);
   post(done, context, [&](auto report) {
-    group->group->start(callOf(*call), std::chrono::milliseconds(call->timeout_ms),
+    group->group->start(callOf(*call), timeoutOf(call->timeout_ms),
                         [report](const Status& status) { report(status, -1); });
   });
 }
@@ -195,7 +202,7 @@ void receive(gloo_bypass_group* group, const gloo_bypass_message* message, gloo_
 
 int waitFor(gloo_bypass_group* group, int (*reached)(void*), void* data, int64_t timeout_ms) {
   const int result = guarded(nullptr, 0, [&] {
-    const TimePoint deadline = monotonicNow() + std::chrono::milliseconds(timeout_ms);
+    const TimePoint deadline = monotonicNow() + timeoutOf(timeout_ms);
     return group->group->wait([&] { return reached(data) != 0; }, deadline) ? 1 : 0;
   });
   return result == 1 ? 1 : 0;

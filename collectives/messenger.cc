@@ -145,14 +145,17 @@ void LateMessenger::fail(const Error& error) {
   changed_.notifyAll();
 }
 
+bool LateMessenger::isConnected() {
+  MutexLock lock(mutex_);
+  return state_ == State::kConnected;
+}
+
 void LateMessenger::abort() noexcept {
-  bool connected = false;
-  {
-    MutexLock lock(mutex_);
-    connected = state_ == State::kConnected;
-  }
-  if (connected) network_->abort();
+  if (isConnected()) network_->abort();
   fail(aborted());
 }
+
+// What has arrived over channels can still be received, as in a group that has no memory.
+void LateMessenger::onGroupFailed(const Error& error) { isConnected() ? network_->end(error, 0) : fail(error); }
 
 }  // namespace gloo_bypass::collectives

@@ -31,6 +31,8 @@ class Messenger {
   virtual bool wait(const std::function<bool()>& reached, TimePoint deadline) = 0;
   // Ends what waits, and everything later.
   virtual void abort() noexcept = 0;
+  // An operation of this rank has failed, and with it the group.
+  virtual void onGroupFailed(const Error& error) = 0;
 };
 
 // Over channels that are there. `network` must outlive it.
@@ -43,6 +45,7 @@ class NetworkMessenger final : public Messenger {
     return network_.wait(reached, deadline);
   }
   void abort() noexcept override { network_.abort(); }
+  void onGroupFailed(const Error&) override {}  // the network's own operation has failed, and ends messages
 
  private:
   NetworkExecutor& network_;
@@ -68,6 +71,7 @@ class LateMessenger final : public Messenger {
   void receive(const Message& message, Done done) override { post({false, message, std::move(done)}); }
   bool wait(const std::function<bool()>& reached, TimePoint deadline) override;
   void abort() noexcept override;
+  void onGroupFailed(const Error& error) override;
 
  private:
   struct Letter {
@@ -83,6 +87,7 @@ class LateMessenger final : public Messenger {
   bool hasLetters();
   bool flush();
   void fail(const Error& error);
+  bool isConnected();
 
   std::atomic<std::uint32_t>& wanted_;
   const Connect connect_;

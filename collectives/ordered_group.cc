@@ -22,9 +22,9 @@ OperationQueue::~OperationQueue() {
   {
     MutexLock lock(mutex_);
     ending_ = true;
-    waits = !tasks_.empty() || busy_;
+    waits = !tasks_.empty() || (busy_ && !reports_);
   }
-  if (waits) executor_->abort();  // nobody can wait for them any more
+  if (waits) executor_.abort();  // nobody can wait for them any more
   begun_.notifyAll();
   if (thread_.joinable()) thread_.join();
 }
@@ -83,14 +83,14 @@ void OperationQueue::start(const Call& call, TimePoint deadline, std::function<v
     const SignalsBlocked signals;
     thread_ = std::thread([this] { serve(); });
   }
-  task.begun = !busy_ && tasks_.empty() && executor_->begin(call);
+  task.begun = !busy_ && tasks_.empty() && executor_.begin(call);
   const bool wakes = !task.begun;
   tasks_.push_back(std::move(task));
   if (wakes) begun_.notifyOne();
 }
 
 void OperationQueue::abort() noexcept {
-  executor_->abort();
+  executor_.abort();
   hasten();
 }
 
@@ -112,22 +112,31 @@ void OperationQueue::execute(Task task) {
   task.call.inputs = task.inputs;
   task.call.outputs = task.outputs;
   // The turn ends after the report, so that operations are reported in their order.
-  task.done(perform(task.call, task.deadline));
+  Status status = perform(task.call, task.deadline);
+  {
+    MutexLock lock(mutex_);
+    reports_ = true;
+  }
+  task.done(std::move(status));
   endTurn();
 }
 
 Status OperationQueue::perform(const Call& call, TimePoint deadline) {
+  Status status;
   try {
-    return executor_->run(call, deadline);
+    status = executor_.run(call, deadline);
   } catch (const std::exception& error) {
-    executor_->abort();  // what it has done of the operation is unknown
-    return {ErrorScope::kSession, ErrorCode::kExhausted, fmt::format("the operation could not run: {}", error.what())};
+    executor_.abort();  // what it has done of the operation is unknown
+    status = {ErrorScope::kSession, ErrorCode::kExhausted,
+              fmt::format("the operation could not run: {}", error.what())};
   }
+  if (!status) onFailed_(status.error());
+  return status;
 }
 
 void OperationQueue::endTurn() {
   MutexLock lock(mutex_);
-  busy_ = false;
+  busy_ = reports_ = false;
   if (!tasks_.empty()) begun_.notifyOne();
 }
 
@@ -149,13 +158,16 @@ void OperationQueue::serve() {
 OrderedGroup::OrderedGroup(GroupPlace place, std::unique_ptr<Executor> executor, std::unique_ptr<Messenger> messenger)
     : place_(std::move(place)),
       forks_(forked_child::forks.load()),
-      queue_(std::make_unique<OperationQueue>(std::move(executor))),
-      messenger_(std::move(messenger)) {}
+      executor_(std::move(executor)),
+      messenger_(std::move(messenger)),
+      queue_(std::make_unique<OperationQueue>(*executor_,
+                                              [this](const Error& error) { messenger_->onGroupFailed(error); })) {}
 
 OrderedGroup::~OrderedGroup() {
   if (!isInherited()) return;
-  (void)messenger_.release();
   (void)queue_.release();
+  (void)messenger_.release();
+  (void)executor_.release();
 }
 
 bool OrderedGroup::isInherited() const { return forks_ != forked_child::forks.load(std::memory_order_relaxed); }
@@ -163,7 +175,7 @@ bool OrderedGroup::isInherited() const { return forks_ != forked_child::forks.lo
 Status OrderedGroup::checkOwner() const {
   if (!isInherited()) return {};
   return {ErrorScope::kOperation, ErrorCode::kUnavailable,
-          "this group belongs to the process that this one was forked from: make a new one"};
+          "this group belongs to the process that this one was forked from: start processes with the spawn method"};
 }
 
 Status OrderedGroup::check(const Call& call) const {

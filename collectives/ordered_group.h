@@ -3,9 +3,11 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "collectives/executor.h"
@@ -15,11 +17,13 @@
 
 namespace gloo_bypass::collectives {
 
-// Operations in order. Its threads, and those of its executor, exist in one process only: a forked child must not
-// destroy it.
+// Operations in order. Its thread exists in one process only: a forked child must not destroy it.
 class OperationQueue {
  public:
-  explicit OperationQueue(std::unique_ptr<Executor> executor) : executor_(std::move(executor)) {}
+  // `onFailed` hears of each operation's error before it is reported, on the operation's thread. `executor` must
+  // outlive the queue.
+  OperationQueue(Executor& executor, std::function<void(const Error&)> onFailed)
+      : executor_(executor), onFailed_(std::move(onFailed)) {}
   // What still waits is aborted.
   ~OperationQueue();
 
@@ -49,10 +53,12 @@ class OperationQueue {
   void endTurn();
   void serve();
 
-  const std::unique_ptr<Executor> executor_;
+  Executor& executor_;
+  const std::function<void(const Error&)> onFailed_;
   Mutex mutex_;
   Condition begun_, done_;
-  bool busy_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;  // an operation runs, on whichever thread
+  bool busy_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;     // an operation runs, on whichever thread
+  bool reports_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;  // it has ended, and its report is under way
   bool ending_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
   std::deque<Task> tasks_ GLOO_BYPASS_GUARDED_BY(mutex_);
   std::thread thread_;  // from the first start() on
@@ -93,8 +99,9 @@ class OrderedGroup final : public Group {
 
   const GroupPlace place_;
   const int forks_;  // of this process when it was made
-  std::unique_ptr<OperationQueue> queue_;
+  std::unique_ptr<Executor> executor_;
   std::unique_ptr<Messenger> messenger_;
+  std::unique_ptr<OperationQueue> queue_;
 };
 
 }  // namespace gloo_bypass::collectives

@@ -388,7 +388,44 @@ std::optional<int> finish(Group& group, bool sends, const Message& message) {
   return outcome ? std::optional(who) : std::nullopt;
 }
 
-TEST(Group_Messages, AfterARankHasLeft_FailAndNameItSoon) {
+// What has started goes on while its rank waits for something else, which its peers may do only after it.
+TEST(Group_Start, OnSeveralHosts_GoesOnWhileItsRankWaitsForAMessage) {
+  const std::string hosts = "aab";
+  const TemporaryFolder folder;
+  Processes processes(3, [&](int rank) {
+    auto made = makeGroup(folder.path, rank, 3, "DPDK", hosts.substr(static_cast<std::size_t>(rank), 1));
+    if (!made) return complain(made.error().message);
+    Group& group = *made.value();
+    std::byte byte{};
+    for (int round = 0; round < 3; ++round) {  // the first start() of a group starts a thread
+      Sum sum;
+      std::atomic<bool> done{false};
+      std::string why;
+      group.start(sum.call(1, 1), 0ms, [&](const Status& status) {
+        if (!status) why = status.error().message;
+        done = true;
+      });
+      if (rank == 0 && !finish(group, false, {.peer = 2, .tag = 1, .data = &byte, .bytes = 1})) return 1;
+      group.assist([&] { return done.load(); });
+      while (!done) ::usleep(1000);
+      if (!why.empty()) return complain(why);
+      if (sum.values[0] != 3) return complain("a wrong sum");
+      if (rank == 2 && !finish(group, true, {.peer = 0, .tag = 1, .data = &byte, .bytes = 1})) return 1;
+    }
+    return 0;
+  });
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.status(rank), 0);
+}
+
+struct Ending {
+  const char* name;
+  bool aborts;
+  const char* text;
+};
+void PrintTo(const Ending& ending, std::ostream* out) { *out << ending.name; }
+class Group_MessagesAfter : public ::testing::TestWithParam<Ending> {};
+
+TEST_P(Group_MessagesAfter, ARanksEnd_FailAndNameItSoon) {
   const TemporaryFolder folder;
   Processes processes(3, [&](int rank) {
     auto made = makeGroup(folder.path, rank, 3, "DPDK");
@@ -398,8 +435,9 @@ TEST(Group_Messages, AfterARankHasLeft_FailAndNameItSoon) {
     FolderRendezvous store(folder.path);
     const auto reach = [&](const std::string& what) { return store.set(what, {}).ok(); };
     if (rank == 2) {
-      made.value().reset();
-      return reach("left") ? 0 : complain("no store");
+      GetParam().aborts ? made.value()->abort() : made.value().reset();
+      if (!reach("left")) return complain("no store");
+      return store.get("told0", 20s) && store.get("told1", 20s) ? 0 : complain("the others have no error");
     }
     if (!store.get("left", 20s)) return complain("rank 2 does not leave");
     const TimePoint began = monotonicNow();
@@ -416,9 +454,41 @@ TEST(Group_Messages, AfterARankHasLeft_FailAndNameItSoon) {
     if (monotonicNow() - began > 10s) return complain("it took long");
     // Neither leaves before the other has its error.
     if (!reach("told" + std::to_string(rank)) || !store.get("told" + std::to_string(1 - rank), 20s)) return 1;
-    return why.find("rank 2 has left this group") != std::string::npos ? 0 : complain(why);
+    return why.find(GetParam().text) != std::string::npos ? 0 : complain(why);
   });
   for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(processes.status(rank), 0);
+}
+INSTANTIATE_TEST_SUITE_P(Endings, Group_MessagesAfter,
+                         ::testing::Values(Ending{"Leaving", false, "rank 2 has left this group"},
+                                           Ending{"Abort", true, "rank 2 has aborted this group"}),
+                         [](const auto& info) { return info.param.name; });
+
+// A rank's operation fails while another waits for a message, which is none of that operation's peers' business.
+TEST(Group_Messages, UnderWayWhenAnOperationFails_EndWithItsError) {
+  const TemporaryFolder folder;
+  Processes processes(2, [&](int rank) {
+    auto made = makeGroup(folder.path, rank, 2, "DPDK");
+    if (!made) return complain(made.error().message);
+    std::byte byte{};
+    const Message message{.peer = 1 - rank, .tag = 1, .data = &byte, .bytes = 1};
+    if (!finish(*made.value(), rank == 0, message)) return 1;  // channels are there
+    if (rank == 0) {
+      if (made.value()->run(Call{}, 200ms)) return complain("rank 1 came");
+      FolderRendezvous store(folder.path);
+      return store.get("told", 20s) ? 0 : complain("rank 1 has no error");  // this process goes on
+    }
+    std::atomic<bool> done{false};
+    std::string why;
+    made.value()->receive(message, [&](const Status& status, int) {
+      if (!status) why = status.error().message;
+      done = true;
+    });
+    if (!made.value()->wait([&] { return done.load(); }, monotonicNow() + 10s)) return complain("no end");
+    FolderRendezvous store(folder.path);
+    if (!store.set("told", {}).ok()) return complain("no store");
+    return why.find("rank 0 has waited for rank 1") != std::string::npos ? 0 : complain(why);
+  });
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.status(rank), 0);
 }
 
 class Group_MessagesOver : public ::testing::TestWithParam<const char*> {};

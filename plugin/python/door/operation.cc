@@ -52,7 +52,7 @@ PyObject* wait(PyObject* self, PyObject* argument) {
   }
   if (!isDone(operation) && refusesHandler(operation->group)) return nullptr;
   if (operation->changed == nullptr) operation->changed = new std::condition_variable;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeoutMs);
+  const auto end = deadlineAfter(timeoutMs);
   bool done = false, late = false;
   while (!done && !late) {
     const auto look = std::chrono::steady_clock::now() + kLookForSignals;
