@@ -211,6 +211,44 @@ TEST_P(Failure, PeerCloses_BoundReceive_FailsPromptly) {
   EXPECT_NE("", ioExceptionOf([&] { send->send(); }));
 }
 
+// A message of rank 1 on another slot, received, shows that those before it have arrived.
+void awaitWhatRank1Sent(Mesh& mesh) {
+  IntBuffer token(mesh.contexts[1]), received(mesh.contexts[0]);
+  token->send(0, kSlot + 1);
+  received->recv(1, kSlot + 1);
+  EXPECT_TRUE(received->waitRecv(kPatience));
+}
+
+TEST_P(Failure, ReceiveFromAny_AMessageThatWaitsDoesNotFit_SaysSoAtOnce) {
+  if (GetParam().reference) GTEST_SKIP() << "Gloo's own ends the process";
+  Mesh mesh = connectedMesh(GetParam(), 3);
+  std::vector<char> in(100), out(10);
+  auto send = mesh.contexts[1]->createUnboundBuffer(in.data(), in.size());
+  send->send(0, kSlot);
+  awaitWhatRank1Sent(mesh);
+  auto receive = mesh.contexts[0]->createUnboundBuffer(out.data(), out.size());
+  const std::string text = ioExceptionOf([&] {
+    receive->recv({1, 2}, kSlot);
+    receive->waitRecv(kPatience);
+  });
+  EXPECT_TRUE(contains(text, "100 bytes")) << text;
+}
+
+TEST_P(Failure, BoundBufferMadeAfterAMessageThatFitsAndOneThatDoesNot_Fails) {
+  if (GetParam().reference) GTEST_SKIP() << "Gloo's own ends the process";
+  Mesh mesh = connectedMesh(GetParam(), 2);
+  std::vector<char> in(100), out(10);
+  auto send = mesh.contexts[1]->getPair(0)->createSendBuffer(1, in.data(), in.size());
+  send->send(0, 5, /*roffset=*/0);
+  send->send(0, 5, /*roffset=*/6);
+  awaitWhatRank1Sent(mesh);
+  auto receive = mesh.contexts[0]->getPair(1)->createRecvBuffer(1, out.data(), out.size());
+  EXPECT_NE("", ioExceptionOf([&] {
+              receive->waitRecv();
+              receive->waitRecv();
+            }));
+}
+
 TEST_P(Failure, ClosedByUs_LaterOperations_Fail) {
   if (GetParam().reference) GTEST_SKIP() << "over TCP an unbound send on a closed pair ends in EnforceNotMet";
   Mesh mesh = connectedMesh(GetParam(), 2);

@@ -201,6 +201,7 @@ Status Session::postReceive(const ReceiveRequest& request) {
     return {ErrorScope::kSession, ErrorCode::kPeerClosed, "the connection is closed; nothing more will arrive"};
   }
   Status status = incoming_.post(request);
+  if (!status) forgetEvents(SessionEvent::Type::kReceiveComplete, request.token);  // of the messages before
   if (!status && status.error().scope == ErrorScope::kSession) {
     if (live()) {
       enterFailed(status.error(), true);
@@ -211,12 +212,19 @@ Status Session::postReceive(const ReceiveRequest& request) {
   return status;
 }
 
+// No completion comes after a call that ends an operation.
+void Session::forgetEvents(SessionEvent::Type type, OperationToken token) {
+  events_.removeIf([=](const SessionEvent& event) { return event.type == type && event.token == token; });
+}
+
+bool Session::cancelReceive(OperationToken token) {
+  forgetEvents(SessionEvent::Type::kReceiveComplete, token);
+  return incoming_.cancel(token);
+}
+
 bool Session::cancelSend(OperationToken token) {
-  settleLast();
-  // That may have completed it just now. No completion comes after this call.
-  events_.removeIf([token](const SessionEvent& event) {
-    return event.type == SessionEvent::Type::kSendComplete && event.token == token;
-  });
+  settleLast();  // that may complete it just now
+  forgetEvents(SessionEvent::Type::kSendComplete, token);
   std::uint64_t id = 0;
   switch (sends_.cancel(token, &id)) {
     case SendQueue::Cancel::kUnknown:

@@ -128,7 +128,7 @@ class Session {
   Status postSend(const SendRequest& request);
   Status postReceive(const ReceiveRequest& request);
   bool cancelSend(OperationToken token);
-  bool cancelReceive(OperationToken token) { return incoming_.cancel(token); }
+  bool cancelReceive(OperationToken token);
   // As MessageChannel::oldestUnmatched.
   std::optional<TimePoint> oldestUnmatched(MessageKey key) const { return incoming_.oldestUnmatched(key); }
 
@@ -183,6 +183,7 @@ class Session {
   void enterPeerClosed(TimePoint now);
   void becomeClosed(TimePoint now);
   void abandon();
+  void forgetEvents(SessionEvent::Type type, OperationToken token);
   void dropUnderWay();  // all but what has arrived
   void dropEverything();
   bool isRail() const { return own_ != shared_; }

@@ -826,5 +826,41 @@ TEST(Session, AbortedAfterThePortRefusedItsHello_NothingIsLeftToSend) {
   EXPECT_FALSE(session.pollTransmit(now, &datagram));
 }
 
+// Its owner may free what the token leads to.
+TEST(Session, CancelOfACompleteReceive_NoCompletionFollows) {
+  SessionPair pair(1, lossless(), memoryLink());
+  pair.connectBoth();
+  const Bytes out = pattern(100, 1);
+  Bytes in(100);
+  send(pair.a, 1, tag(5), out);
+  ASSERT_TRUE(pair.runUntil([&] { return !pair.b.announced.empty(); }));
+  receive(pair.b, 2, tag(5), in);  // has its message
+  EXPECT_FALSE(pair.b.session->cancelReceive(2));
+  pair.runFor(milliseconds(10));
+  EXPECT_EQ(pair.b.receivesCompleted, 0u);
+}
+
+// The receive that fails has no other completion, although a message before the wrong one fitted.
+TEST(Session, PersistentReceiveMeetsAMessageThatDoesNotFit_NoCompletionFollows) {
+  SessionPair pair(1, lossless(), memoryLink());
+  pair.connectBoth();
+  const MessageKey key{MessageKind::kBound, 5};
+  const Bytes out = pattern(5, 1);
+  for (const std::uint64_t offset : {0, 6}) {
+    ASSERT_TRUE(
+        pair.a.session
+            ->postSend({.token = offset, .key = key, .data = out.data(), .length = out.size(), .remoteOffset = offset})
+            .ok());
+  }
+  ASSERT_TRUE(pair.runUntil([&] { return pair.b.announced.size() == 2; }));
+  Bytes region(10);
+  const Status posted = pair.b.session->postReceive(
+      {.token = 2, .key = key, .data = region.data(), .capacity = region.size(), .persistent = true});
+  ASSERT_FALSE(posted.ok());
+  EXPECT_EQ(posted.error().code, ErrorCode::kMessageTooLong);
+  pair.runFor(milliseconds(10));
+  EXPECT_EQ(pair.b.receivesCompleted, 0u);
+}
+
 }  // namespace
 }  // namespace gloo_bypass::test

@@ -183,8 +183,15 @@ void Conversation::withdraw(std::size_t index) {
       if (cancelled) fault("cancelReceive of a completed receive returned true");
       return;
     }
-    if (!cancelled) return;  // its completion is on the way
+    const SessionState state = session.state();
+    const bool goesOn = state == SessionState::kConnecting || state == SessionState::kEstablished;
+    if (!cancelled && !goesOn && state != SessionState::kPeerClosed) return;
     m.withdrawnOpen = false;
+    if (!cancelled && goesOn) {
+      // It was complete, and its completion does not come any more.
+      m.receiveBuffer.swap(m.withdrawnBuffer);
+      return judge(m, m.receiveBuffer, m.length);
+    }
     m.withdrawnCopy = m.withdrawnBuffer;
     m.withdrawnCancelled = true;
     --openReceives_;
