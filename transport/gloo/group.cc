@@ -47,9 +47,10 @@ Failure Group::receiveFromAny(BufferState& buffer, std::uint64_t slot, std::byte
     if (Connection* source = connection(rank)) (void)source->wake();
   }
   while (Connection* source = longestUnmatched(sources, slot)) {
+    const bool wasThere = source->failure() == nullptr;
     Failure failure = source->receive(buffer, slot, data, length);
-    // The others may still have one if this message is gone with its sender.
-    if (!failure || source->oldestUnmatched(slot)) return failure;
+    // The others may still have one if this message is gone with its sender. Else it does not fit.
+    if (!failure || wasThere || source->oldestUnmatched(slot)) return failure;
   }
   if (Failure failure = failureOfSources(sources)) return failure;
   Operation* operation = operations_.acquire(buffer, Direction::kReceive);
