@@ -265,8 +265,9 @@ TEST(CloseAndAbort, InAnyOrderAtAnyTime_BothSidesEnd) {
   });
 }
 
-// It would answer whatever the peer repeats, and acknowledge nothing, for as long as the close lingers.
-TEST(Abort, AfterACloseThatLingers_EndsAtOnce) {
+// It would answer whatever the peer repeats, and acknowledge nothing, for as long as the close lingers. For some round
+// trips it only says that it has ended.
+TEST(Abort, AfterACloseThatLingers_EndsSoon) {
   Pair pair(PathModel::symmetric(link(milliseconds(1), 0), 1472), SessionConfig{}, 1);
   ASSERT_TRUE(pair.connectWithin(seconds(5)));
   LinkModel cut = link(milliseconds(1), 1);
@@ -279,7 +280,7 @@ TEST(Abort, AfterACloseThatLingers_EndsAtOnce) {
   pair.simulation.runFor(milliseconds(10));
   EXPECT_FALSE(pair.a.session().drained());
   pair.a.operate([](Session& session, TimePoint now) { session.close(now, true); });
-  pair.simulation.runFor(milliseconds(10));
+  pair.simulation.runFor(milliseconds(100));
   EXPECT_TRUE(pair.a.session().drained());
 }
 

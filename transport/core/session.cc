@@ -276,7 +276,7 @@ void Session::enterFailed(const Error& error, bool tellPeer) {
   dropUnderWay();
   error.isLoss() && state_ != SessionState::kClosing ? own_->incoming.forgetReceives() : own_->incoming.clear();
   handshake_.stop();  // who fails over the peer's settings makes a last Hello due, for the peer to fail as well
-  ending_.resetDue = tellPeer && remoteId_ != 0 && handshake_.heard();
+  ending_.resetDue = ending_.tellsPeer = tellPeer && remoteId_ != 0 && handshake_.heard();
   if (state_ == SessionState::kClosing) {
     state_ = SessionState::kClosed;  // after close() nobody listens
     ending_.deadline = kNever;
@@ -290,18 +290,31 @@ void Session::violate(const std::string& what) {
 }
 
 // Closes without delivering. A peer that was never heard needs no reset: its own connect times out.
-void Session::abandon() {
+void Session::abandon(TimePoint now) {
   dropEverything();
   handshake_.stop();
-  ending_.resetDue = handshake_.heard();
+  ending_.resetDue = ending_.tellsPeer = handshake_.heard();
   ending_.deadline = kNever;  // a close that it cuts short need not linger
   state_ = SessionState::kClosed;
+  awaitLostReset(now);
+}
+
+TimePoint Session::timeWaitEnd(TimePoint now) const { return now + std::min(3 * rto(), kMaxTimeWait); }
+
+void Session::awaitLostReset(TimePoint now) {
+  if (ending_.tellsPeer && !config_.losslessLink) ending_.deadline = timeWaitEnd(now);
+}
+
+// The last reset was lost if the peer goes on.
+void Session::repeatReset(TimePoint now, wire::FrameType heard) {
+  if (heard == wire::FrameType::kReset) ending_.tellsPeer = false;
+  if (ending_.tellsPeer && now >= ending_.resetAgainAt) ending_.resetDue = true;
 }
 
 void Session::close(TimePoint now, bool abort) {
   const SessionState before = state_;
   if (before == SessionState::kClosed || before == SessionState::kClosing) {
-    if (abort && before == SessionState::kClosing) abandon();
+    if (abort && before == SessionState::kClosing) abandon(now);
     return;
   }
   settleLast();
@@ -309,10 +322,11 @@ void Session::close(TimePoint now, bool abort) {
   if (before == SessionState::kFailed || before == SessionState::kIdle) {
     dropEverything();
     state_ = SessionState::kClosed;
+    awaitLostReset(now);
   } else if (before == SessionState::kPeerClosed) {
     becomeClosed(now);
   } else if (abort || !sends_.adoptAll() || (!handshake_.heard() && sends_.allSent())) {
-    abandon();
+    abandon(now);
   } else {
     incoming_.clear();
     state_ = SessionState::kClosing;
@@ -325,7 +339,7 @@ void Session::close(TimePoint now, bool abort) {
 void Session::becomeClosed(TimePoint now) {
   dropEverything();
   state_ = SessionState::kClosed;
-  ending_.deadline = config_.losslessLink ? now : now + std::min(3 * rto(), kMaxTimeWait);
+  ending_.deadline = config_.losslessLink ? now : timeWaitEnd(now);
 }
 
 // Everything the peer sent has arrived and it listens no more.

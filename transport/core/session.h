@@ -111,8 +111,9 @@ class Session {
   // lose datagrams, those above `firstDatagramBytes` are used once a probe has passed.
   void connect(TimePoint now, std::uint64_t remoteId, std::size_t maxDatagramBytes,
                std::size_t firstDatagramBytes = wire::kEthernetDatagramBytes);
-  // Good order: sent messages are delivered first; `abort`: the peer fails at once (one RESET datagram is tried).
-  // Unsent payload of user buffers is copied into the session (bounded) before close returns.
+  // Good order: sent messages are delivered first; `abort`: the peer fails at once, by a RESET datagram, and another
+  // for what it still sends within the time wait. Unsent payload of user buffers is copied into the session (bounded)
+  // before close returns.
   void close(TimePoint now, bool abort);
   // From outside: a plain datagram of `bytes` may be too large for the path.
   void suspectDatagramSize(TimePoint now, std::size_t bytes) { path_.mtu.suspect(now, bytes); }
@@ -182,7 +183,10 @@ class Session {
   void resizeBuffers();
   void enterPeerClosed(TimePoint now);
   void becomeClosed(TimePoint now);
-  void abandon();
+  void abandon(TimePoint now);
+  TimePoint timeWaitEnd(TimePoint now) const;
+  void awaitLostReset(TimePoint now);
+  void repeatReset(TimePoint now, wire::FrameType heard);
   void forgetEvents(SessionEvent::Type type, OperationToken token);
   void dropUnderWay();  // all but what has arrived
   void dropEverything();
@@ -351,6 +355,8 @@ class Session {
   struct Ending {
     bool closeQueued = false;
     bool resetDue = false;
+    bool tellsPeer = false;                          // kFailed, kClosed: the peer is to hear of the failure
+    TimePoint resetAgainAt{};                        // at the earliest, if the peer goes on
     std::optional<std::uint64_t> closeSequence;      // ours
     std::optional<std::uint64_t> peerCloseSequence;  // theirs, waiting for what is before it
     TimePoint deadline = kNever;                     // linger (kClosing) or time wait (kClosed)

@@ -81,6 +81,7 @@ void Session::handleDatagram(TimePoint now, std::span<const std::byte> datagram)
   // Before the peer's Hello nothing can be understood; the peer retransmits it.
   if (!handshake_.heard() || state_ == SessionState::kIdle) return;
   if (result == wire::ParseResult::kMalformed) return violate("the peer sent a malformed datagram");
+  if (ending_.tellsPeer) return repeatReset(now, header.type);
   if (state_ == SessionState::kFailed) return;
   if (state_ == SessionState::kClosed && !handshake_.done()) return;  // closed before it was connected
   if (header.type == wire::FrameType::kReset) return handleReset(packet);

@@ -85,7 +85,7 @@ void Session::handleTimeout(TimePoint now) {
   if (state_ == SessionState::kIdle || state_ == SessionState::kFailed) return;
   if (now >= ending_.deadline) {  // linger or time wait is over
     ending_.deadline = kNever;
-    if (state_ == SessionState::kClosing) abandon();
+    if (state_ == SessionState::kClosing) abandon(now);
   }
   if (state_ == SessionState::kClosed) return;
   if (handshake_.expired(now)) {  // connecting, or closing before the peer was heard

@@ -62,6 +62,7 @@ bool Session::sendReset(TimePoint now, SessionDatagram* out) {
   writer_.begin(header);
   writer_.reason(static_cast<std::uint32_t>(state_ == SessionState::kFailed ? error_.code : ErrorCode::kCancelled));
   ending_.resetDue = false;
+  ending_.resetAgainAt = now + rto();
   return give(out, Sent::kReset);
 }
 

@@ -862,5 +862,33 @@ TEST(Session, PersistentReceiveMeetsAMessageThatDoesNotFit_NoCompletionFollows) 
   EXPECT_EQ(pair.b.receivesCompleted, 0u);
 }
 
+// Which of the two ends how, in whose name its peer must hear of it.
+class Session_LostReset : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Session_LostReset, IsSentAgainToAPeerThatGoesOn) {
+  SessionPair pair(1);
+  pair.connectBoth();
+  ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+  int resets = 0;
+  pair.onLeave = [&](bool fromA, Bytes& datagram) {
+    wire::ParsedPacket packet;
+    if (!fromA || wire::parsePacket(datagram, &packet) != wire::ParseResult::kOk) return true;
+    return packet.header.type != wire::FrameType::kReset || ++resets > 1;
+  };
+  const Bytes out = pattern(100, 1);
+  if (GetParam()) {
+    pair.a.session->close(pair.now, true);
+  } else {
+    pair.a.session->fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, "nonsense"}, true);
+  }
+  send(pair.b, 1, tag(5), out);
+  EXPECT_TRUE(pair.runUntil([&] { return pair.b.session->state() == SessionState::kFailed; }, seconds(3)));
+  EXPECT_EQ(resets, 2);
+  pair.runFor(seconds(10));
+  EXPECT_EQ(resets, 2);
+  EXPECT_TRUE(pair.a.session->drained());
+}
+INSTANTIATE_TEST_SUITE_P(OfAnAbortAndOfAFailure, Session_LostReset, ::testing::Bool());
+
 }  // namespace
 }  // namespace gloo_bypass::test
