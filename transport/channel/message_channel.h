@@ -37,7 +37,7 @@ enum class ChannelState : std::uint8_t {
 
 // Matching: messages of one key match receives of that key in the order sent and posted, and receives complete in that
 // order (Gloo's ring has two on one buffer and counts completions); sends complete in any order. Different keys are
-// independent: an unreceived message never blocks another key's.
+// independent: an unreceived message never blocks another key's, until 65,536 of a peer's are unreceived.
 class ChannelObserver {
  public:
   virtual ~ChannelObserver() = default;

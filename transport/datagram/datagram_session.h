@@ -66,6 +66,11 @@ class DatagramSession final : public ChannelSession {
   bool seals() const { return protection_ != nullptr; }
   // The sealed length; 0: the keys are used up, and the session has failed.
   std::size_t seal(const SessionDatagram& datagram, std::byte* out);
+  // The port took nothing: neither the datagram of the last pollTransmit nor what seal() made of it was sent.
+  void undoTransmit() {
+    core.undoTransmit();
+    if (seals()) protection_->undo();
+  }
   // Of a sealed datagram, as the port sees it.
   std::size_t plainBytes(std::size_t bytes) const {
     return seals() ? bytes - std::min(bytes, security::PacketProtection::kOverheadBytes) : bytes;

@@ -290,7 +290,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
       OutgoingDatagram outgoing{datagram.header, datagram.payload, datagram.lasting};
       if (session.seals() && !seal(session, datagram, &outgoing)) return false;
       if (port_->transmit(*session.link, std::span(&outgoing, 1)) == 0) {
-        session.core.undoTransmit();
+        session.undoTransmit();
         if (session.seals()) sealing_->batch.removeLast(outgoing.payload.size());
         session.transmitFrom = now + Duration(kRetryFullPort);
         return true;

@@ -55,6 +55,10 @@ class PacketProtection {
   // Seals a plain datagram into `out`, which has room for kOverheadBytes more; returns the sealed length. Each call
   // takes a new packet number, whether the datagram is sent or not. 0: spent().
   std::size_t seal(std::span<const std::byte> header, std::span<const std::byte> payload, std::byte* out);
+  // What seal() gave last has not been sent and never will be: it does not count for the key's limits.
+  void undo() {
+    if (sending_.sealed > 0) --sending_.sealed;
+  }
 
   enum class Verdict : std::uint8_t {
     kOpened,

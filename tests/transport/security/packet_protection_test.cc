@@ -150,6 +150,16 @@ TEST_F(ProtectedPair, PeerNeverHeard_NoKeyChangesAndTheLimitEndsIt) {
   EXPECT_TRUE(a_.spent());
 }
 
+// A port that stays full takes nothing, however often a datagram is sealed for it.
+TEST_F(ProtectedPair, SealedAndNotSent_DoesNotUseTheKeyUp) {
+  for (std::uint64_t i = 0; i < 20 * limits_.mostPacketsPerKey; ++i) {
+    ASSERT_FALSE(sealedBy(a_, plainDatagram(1)).empty()) << i;
+    a_.undo();
+  }
+  EXPECT_FALSE(a_.spent());
+  EXPECT_EQ(openedBy(b_, sealedBy(a_, plainDatagram(1))), Verdict::kOpened);
+}
+
 // Neither end gets two phases ahead of what the other has opened, however much it sends and hears meanwhile.
 TEST_F(ProtectedPair, OneWayIsCutForWholePhases_TheOtherEndStillHasTheKey) {
   for (PacketProtection* const cut : {&a_, &b_}) {
