@@ -45,8 +45,8 @@ std::vector<Setting> processSettings() {
                     kField<&Config::ownCollectives>),
       numberSetting(
           "GLOO_BYPASS_THREADS", "", 0, 8,
-          "Threads of one rank for large vectors inside a host, in gloo-bypass's own collectives; 0: as many as "
-          "it has cores",
+          "At most so many threads of one rank for large vectors inside a host, in gloo-bypass's own collectives, and "
+          "no more than it has cores (0: that many); the least of a host's ranks counts",
           kField<&Config::threads>),
       textSetting("GLOO_BYPASS_ALGORITHM", "names in small letters", isAlgorithmNames,
                   "Algorithms of gloo-bypass's own collectives between hosts, by name: ring, or "
