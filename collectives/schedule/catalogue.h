@@ -29,6 +29,11 @@ enum class Algorithm : std::uint8_t {
 };
 inline constexpr int kAlgorithms = static_cast<int>(Algorithm::kEnd);
 
+// Whether it first goes to one rank of each host: worth it only among hosts of several ranks.
+constexpr bool isTwoLevel(Algorithm algorithm) {
+  return algorithm == Algorithm::kTwoLevelRing || algorithm == Algorithm::kTwoLevelOneShot;
+}
+
 const char* nameOf(Algorithm algorithm);  // "halving-doubling"
 std::optional<Algorithm> algorithmNamed(std::string_view name);
 

@@ -10,6 +10,7 @@
 namespace gloo_bypass {
 namespace {
 
+using collectives::isTwoLevel;
 using collectives::Kind;
 using collectives::nameOf;
 using collectives::Rule;
@@ -33,7 +34,8 @@ std::string reasonFor(const Measured& chosen, const std::vector<Measured>& candi
   return text;
 }
 
-void appendRules(const Sizes& sizes, double tolerance, int upToRanks, std::vector<Rule>& rules) {
+std::vector<Rule> rulesOf(const Sizes& sizes, double tolerance, int upToRanks) {
+  std::vector<Rule> rules;
   const Measured* before = nullptr;
   for (const auto& [bytes, candidates] : sizes) {
     const Measured* chosen = &fastestOf(candidates);
@@ -57,6 +59,14 @@ void appendRules(const Sizes& sizes, double tolerance, int upToRanks, std::vecto
     }
     before = chosen;
   }
+  return rules;
+}
+
+Sizes withoutTwoLevels(Sizes sizes) {
+  for (auto& [bytes, candidates] : sizes)
+    std::erase_if(candidates, [](const Measured& one) { return isTwoLevel(one.algorithm); });
+  std::erase_if(sizes, [](const auto& each) { return each.second.empty(); });
+  return sizes;
 }
 
 }  // namespace
@@ -67,7 +77,14 @@ std::vector<Rule> fastestRules(std::vector<Measured> measured, double tolerance)
   std::vector<Rule> rules;
   for (const auto& [kind, byRanks] : sorted) {
     for (const auto& [ranks, sizes] : byRanks) {
-      appendRules(sizes, tolerance, ranks == byRanks.rbegin()->first ? INT_MAX : ranks, rules);
+      const int upToRanks = ranks == byRanks.rbegin()->first ? INT_MAX : ranks;
+      std::vector<Rule> found = rulesOf(sizes, tolerance, upToRanks);
+      if (std::any_of(found.begin(), found.end(), [](const Rule& rule) { return isTwoLevel(rule.algorithm); })) {
+        for (Rule& rule : found) rule.sharedHostsOnly = true;
+        rules.insert(rules.end(), found.begin(), found.end());
+        found = rulesOf(withoutTwoLevels(sizes), tolerance, upToRanks);
+      }
+      rules.insert(rules.end(), found.begin(), found.end());
     }
   }
   return rules;

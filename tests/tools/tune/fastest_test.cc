@@ -13,10 +13,10 @@ Measured took(double microseconds, Algorithm algorithm, std::size_t bytes, int r
   return {Kind::kAllReduce, ranks, bytes, algorithm, microseconds};
 }
 
-Algorithm chosen(const std::vector<Rule>& rules, std::size_t bytes, int ranks) {
+Algorithm chosen(const std::vector<Rule>& rules, std::size_t bytes, int ranks, bool sharedHosts = false) {
   ChoiceTable table;
   table.prefer(rules);
-  return table.choose({.kind = Kind::kAllReduce, .bytes = bytes, .ranks = ranks}).algorithm;
+  return table.choose({.kind = Kind::kAllReduce, .bytes = bytes, .ranks = ranks, .sharedHosts = sharedHosts}).algorithm;
 }
 
 TEST(Fastest_Rules, TwoSizes_EachHasItsFastest) {
@@ -47,6 +47,17 @@ TEST(Fastest_Rules, SeveralNumbersOfRanks_TheGreatestHoldsForMore) {
   EXPECT_EQ(chosen(rules, 100, 3), Algorithm::kDoubleTree);
   EXPECT_EQ(chosen(rules, 100, 4), Algorithm::kDoubleTree);
   EXPECT_EQ(chosen(rules, 1 << 30, 64), Algorithm::kRing);
+}
+
+TEST(Fastest_Rules, TwoLevelsAreFastest_HoldForSharedHostsOnly) {
+  const auto rules = fastestRules({took(1, Algorithm::kTwoLevelOneShot, 100, 8), took(2, Algorithm::kOneShot, 100, 8),
+                                   took(3, Algorithm::kRing, 100, 8), took(500, Algorithm::kTwoLevelRing, 10'000, 8),
+                                   took(900, Algorithm::kOneShot, 10'000, 8), took(800, Algorithm::kRing, 10'000, 8)},
+                                  0.05);
+  EXPECT_EQ(chosen(rules, 100, 8, true), Algorithm::kTwoLevelOneShot);
+  EXPECT_EQ(chosen(rules, 10'000, 8, true), Algorithm::kTwoLevelRing);
+  EXPECT_EQ(chosen(rules, 100, 8), Algorithm::kOneShot);
+  EXPECT_EQ(chosen(rules, 10'000, 8), Algorithm::kRing);
 }
 
 TEST(Fastest_Rules, NothingMeasured_AreNone) { EXPECT_TRUE(fastestRules({}, 0.05).empty()); }
