@@ -104,13 +104,13 @@ Result<ChoiceTable> choicesOf(std::string_view algorithm) {
   return choices;
 }
 
-std::unique_ptr<Group> makeOwnGroup(std::string_view transport, int rank, int size, std::chrono::milliseconds timeout,
+std::unique_ptr<Group> makeOwnGroup(const OwnLink& link, int rank, int size, std::chrono::milliseconds timeout,
                                     gloo_version::StorePointer store, const std::optional<ChoiceTable>& choices) {
   auto group = Group::make({.rank = rank,
                             .size = size,
                             .timeout = timeout,
-                            .transport = std::string(transport),
-                            .interface = "",
+                            .transport = std::string(link.transport),
+                            .interface = std::string(link.interface),
                             .choices = choices},
                            std::make_shared<StoreRendezvous>(std::move(store)));
   if (!group) throw ProgramError(group.error().message);

@@ -16,9 +16,14 @@ namespace gloo_bypass {
 // Chooses this algorithm for all-reduces. kConfiguration: there is none of that name.
 Result<collectives::ChoiceTable> choicesOf(std::string_view algorithm);
 
-// The group of all ranks over this transport, which meet in the store. `choices`: instead of the settings'. Throws
+// What ranks are connected by: a transport on an interface, or on several with commas between. Empty: the settings'.
+struct OwnLink {
+  std::string_view transport, interface;
+};
+
+// The group of all ranks over this link, which meet in the store. `choices`: instead of the settings'. Throws
 // ProgramError.
-std::unique_ptr<collectives::Group> makeOwnGroup(std::string_view transport, int rank, int size,
+std::unique_ptr<collectives::Group> makeOwnGroup(const OwnLink& link, int rank, int size,
                                                  std::chrono::milliseconds timeout, gloo_version::StorePointer store,
                                                  const std::optional<collectives::ChoiceTable>& choices = {});
 

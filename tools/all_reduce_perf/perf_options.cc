@@ -136,16 +136,18 @@ void addRunOptions(CLI::App& app, PerfOptions& options, std::vector<std::string>
       ->check(CLI::Range(1u, kMaxRanks));
   app.add_option("--interface", options.interface, "network interface for the devices");
   app.add_option("--hostname", options.hostname,
-                 "host name or address for the devices (default: 127.0.0.1 with --ranks, else the host's name)")
+                 "host name or address for Gloo's devices (default: 127.0.0.1 with --ranks, else the host's name)")
       ->excludes("--interface");
   app.add_option("--store-dir", options.storeDirectory,
-                 "ranks meet by files in this fresh folder and not at MASTER_ADDR:MASTER_PORT");
+                 "without --ranks: ranks meet by files in this fresh folder and not at MASTER_ADDR:MASTER_PORT")
+      ->excludes("--ranks");
   app.add_option("--json", options.jsonPath, "write the results to this file too");
   app.add_option("--timeout", options.timeoutSeconds, "seconds any one operation may take")
       ->check(CLI::Range(0.1, 86'400.0))
       ->capture_default_str();
   app.add_option("--deadline", options.deadlineSeconds, "with --ranks: seconds after which all ranks are ended")
       ->check(CLI::Range(1.0, 86'400.0))
+      ->needs("--ranks")
       ->capture_default_str();
 }
 
@@ -173,6 +175,17 @@ void checkSizes(const PerfOptions& options) {
   if (usesBoundBuffers(options.algorithm) && options.maxBytes > kMaxBoundBytes)
     throw UsageError(
         fmt::format("--maxbytes {}: Gloo's {} takes less than 2G", options.maxBytes, nameOf(options.algorithm)));
+}
+
+// Our own collectives take none of Gloo's algorithms.
+void checkForOwn(const PerfOptions& options, const CLI::App& app) {
+  const auto& all = options.transports;
+  if (!std::all_of(all.begin(), all.end(), usesOwnCollectives)) return;
+  for (const char* flag : {"--algorithm", "--segment-bytes"}) {
+    if (app.count(flag) > 0)
+      throw UsageError(
+          fmt::format("{} is Gloo's, and none of its collectives runs: name ours as in UDP/own:ring", flag));
+  }
 }
 
 // What follows the transport's own name.
@@ -248,6 +261,7 @@ CommandLine parseCommandLine(int argc, const char* const* argv) {
   if (app.count("--maxbytes") == 0) options.maxBytes = std::max(options.minBytes, options.maxBytes);
   options.transports = contenders(options.transports, collectives);
   checkOptions(options);
+  checkForOwn(options, app);
   return options;
 }
 

@@ -223,11 +223,14 @@ std::string headerText(const PerfOptions& options, const nlohmann::json& ranks) 
                                   ? fmt::format(" compute: {}(ms) before each", options.computeMilliseconds)
                                   : std::string();
   const std::string segment = options.segmentBytes == 0 ? "default" : std::to_string(options.segmentBytes);
+  const bool runsGloo = !std::all_of(options.transports.begin(), options.transports.end(), usesOwnCollectives);
+  const std::string algorithm =
+      runsGloo ? fmt::format(" algorithm: {} segment: {}", nameOf(options.algorithm), segment) : std::string();
   text += fmt::format(
       "# nThread 1 nRanks {} minBytes {} maxBytes {} step: {} warmup iters: {} iters: {} rounds: {} validation: {}"
-      " algorithm: {} segment: {}{}\n#\n# Using devices\n",
+      "{}{}\n#\n# Using devices\n",
       ranks.size(), options.minBytes, options.maxBytes, step, options.warmupIterations, options.iterations,
-      options.effectiveRounds(), options.checkIterations, nameOf(options.algorithm), segment, compute);
+      options.effectiveRounds(), options.checkIterations, algorithm, compute);
   for (const nlohmann::json& rank : ranks) {
     const auto ofMachine = [&](const char* key) { return oneLine(rank.at("machine").at(key).get<std::string>()); };
     text += fmt::format("#  Rank {:2} Pid {:6} on {}, {}, {} cores, {}\n", rank.at("rank").get<int>(),

@@ -23,6 +23,7 @@
 #include "tools/common/carried_bytes.h"
 #include "tools/common/error.h"
 #include "tools/common/machine.h"
+#include "tools/common/run_program.h"
 #include "transport/base/seconds.h"
 #include "transport/process/back_ends.h"
 #include "transport/process/json_text.h"
@@ -46,7 +47,7 @@ constexpr int kCalibrations = 4, kCalibrationTimes = 3;
 
 void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  flushStandardOutput();
 }
 
 // As c10d: the host's name if it resolves, else loopback. Ranks started here meet on loopback.
@@ -227,7 +228,7 @@ void RankSession::connect(const std::string& transport) {
   stage_ = transport + ", connecting";
   if (usesOwnCollectives(transport)) {
     Link link{.transport = transport};
-    link.own = makeOwnGroup(linkOf(transport), rank_, size_, timeout_,
+    link.own = makeOwnGroup({linkOf(transport), place_.interface}, rank_, size_, timeout_,
                             gloo_version::withPrefix("connect/" + transport, store_), ownChoices(transport));
     link.carriers = link.own->carriers();
     requireChoice(transport, link.carriers);

@@ -47,7 +47,8 @@ std::variant<TuneOptions, std::string> parse(int argc, const char* const* argv) 
   app.add_option("--tolerance", options.tolerance, "a change of algorithm must gain more than this part")
       ->check(CLI::Range(0.0, 10.0));
   app.add_option("-o,--output", options.outputPath, "the table's file; none: standard output");
-  app.add_option("--store-dir", options.storeDirectory, "ranks meet in this folder, not at MASTER_ADDR");
+  app.add_option("--store-dir", options.storeDirectory, "without --ranks: they meet in this folder, not at MASTER_ADDR")
+      ->excludes("--ranks");
   app.add_option("--timeout", options.timeoutSeconds, "seconds for connecting and for one operation")
       ->check(CLI::Range(0.1, 86400.0));
   app.add_option("--deadline", options.deadlineSeconds, "seconds for all")->check(CLI::Range(1.0, 1e7));

@@ -19,6 +19,7 @@
 #include "tools/common/machine.h"
 #include "tools/common/statistics.h"
 #include "tools/tune/fastest.h"
+#include "transport/process/environment.h"
 #include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass {
@@ -34,6 +35,7 @@ using collectives::ConstBlock;
 using collectives::ElementType;
 using collectives::findAlgorithm;
 using collectives::Group;
+using collectives::isTwoLevel;
 using collectives::kAlgorithms;
 using collectives::Kind;
 using collectives::nameOf;
@@ -163,12 +165,13 @@ class Tuning {
     std::vector<Candidate> candidates;
     for (int i = 0; i < kAlgorithms; ++i) {
       const auto algorithm = static_cast<Algorithm>(i);
-      const bool twoLevels = algorithm == Algorithm::kTwoLevelRing || algorithm == Algorithm::kTwoLevelOneShot;
-      if (twoLevels && !sharedHosts) continue;
+      if (isTwoLevel(algorithm) && !sharedHosts) continue;
       stage_ = fmt::format("connecting {} ranks for {}", ranks, nameOf(algorithm));
       ChoiceTable choices;
       choices.prefer(algorithm);
-      candidates.push_back({algorithm, makeOwnGroup(options_.transport, rank_, ranks, timeout_,
+      // The interface that a program of torch.distributed would take.
+      const std::string interface = requestedInterfaces();
+      candidates.push_back({algorithm, makeOwnGroup({options_.transport, interface}, rank_, ranks, timeout_,
                                                     gloo_version::withPrefix(stage_, store_), choices)});
       const std::vector<std::string> carriers = candidates.back().group->carriers();
       if (std::find(carriers.begin(), carriers.end(), "MEMORY") != carriers.end()) {

@@ -77,6 +77,30 @@ TEST(AllReducePerf, TwoRanksOverTcp_PrintsOneCheckedRowASize) {
   EXPECT_EQ(test::withoutGloosNotes(result.err), "");
 }
 
+TEST(AllReducePerf, OwnCollectives_RunOverTheNamedInterface) {
+  if (const std::string problem = transportProblem("UDP"); !problem.empty()) GTEST_SKIP() << problem;
+  const Words few{"--ranks", "2", "-b", "4", "-e", "4", "-n", "1", "-w", "0", "--interface"};
+  const auto over = [&](const std::string& interface, const std::string& transports) {
+    Words words = few;
+    words.insert(words.end(), {interface, "--transports", transports});
+    return perf(words);
+  };
+  const ProgramResult missing = over("nosuch0", "UDP/own");
+  EXPECT_EQ(missing.exitStatus, 1);
+  EXPECT_THAT(missing.err, HasSubstr("there is no interface 'nosuch0'"));
+  const ProgramResult beside = over("lo", "UDP,UDP/own");
+  EXPECT_EQ(beside.exitStatus, 0) << beside.err;
+  EXPECT_EQ(test::withoutGloosNotes(beside.err), "");
+}
+
+TEST(AllReducePerf, ResultsCannotBePrinted_IsAFailure) {
+  for (const char* arguments : {" --ranks 2 -b 4 -e 4", " --help"}) {
+    const ProgramResult result = runProgram("/bin/sh", {"-c", kPath + arguments + " > /dev/full"});
+    EXPECT_EQ(result.exitStatus, 1) << arguments;
+    EXPECT_THAT(result.err, HasSubstr("No space left on device"));
+  }
+}
+
 TEST(AllReducePerf, OneRank_Works) {
   const ProgramResult result = perf({"--ranks", "1", "-b", "4", "-e", "4", "-n", "2"});
   EXPECT_EQ(result.exitStatus, 0) << result.err;

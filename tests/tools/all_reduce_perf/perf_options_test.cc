@@ -112,6 +112,15 @@ TEST(PerfOptions, OwnCollectives_AreChosenByTransportAndAlgorithm) {
   EXPECT_THAT(problemOf({"--transports", "UDP:ring"}), HasSubstr("unknown transport 'UDP:ring'"));
 }
 
+TEST(PerfOptions, OptionsWithoutEffect_AreRefused) {
+  EXPECT_THAT(problemOf({"--ranks", "2", "--store-dir", "somewhere"}), HasSubstr("excludes"));
+  EXPECT_THAT(problemOf({"--deadline", "5"}), HasSubstr("--ranks"));
+  if (const std::string problem = transportProblem("UDP"); !problem.empty()) GTEST_SKIP() << problem;
+  EXPECT_THAT(problemOf({"--transports", "UDP/own", "--algorithm", "bcube"}), HasSubstr("--algorithm is Gloo's"));
+  EXPECT_THAT(problemOf({"--transports", "UDP/own", "--segment-bytes", "1M"}), HasSubstr("--segment-bytes is Gloo's"));
+  EXPECT_EQ(problemOf({"--transports", "UDP,UDP/own", "--algorithm", "bcube"}), "accepted");
+}
+
 TEST(PerfOptions, TransportWithBoundBuffersOnly_WantsAnAlgorithmThatUsesThem) {
   if (const std::string problem = transportProblem("GLOO_IBVERBS"); !problem.empty()) GTEST_SKIP() << problem;
   EXPECT_EQ(problemOf({"--transports", "TCP,GLOO_IBVERBS", "--algorithm", "ring_chunked"}), "accepted");

@@ -36,6 +36,13 @@ TEST(Tune, ThreeRanksOverUdp_WriteATableOfAllKindsWithAChoice) {
               HasSubstr("us for "));
 }
 
+TEST(Tune, InterfaceOfTorchsPrograms_IsTaken) {
+  const auto finished =
+      Program(TUNE_PATH, {"--ranks", "2"}, {{"GLOO_SOCKET_IFNAME", "nosuch0"}}).finish(std::chrono::seconds(100));
+  EXPECT_EQ(finished.shellStatus(), 1);
+  EXPECT_THAT(finished.err, HasSubstr("there is no interface 'nosuch0'"));
+}
+
 TEST(Tune, RanksThatShareMemory_AreRefused) {
   const auto finished = tune({"--ranks", "2", "--transport", "DPDK"});
   EXPECT_EQ(finished.shellStatus(), 1);
