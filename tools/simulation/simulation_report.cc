@@ -37,6 +37,9 @@ double eventsPerSecond(const RingRunResult& result) {
   return result.cpuSeconds > 0 ? static_cast<double>(result.events) / result.cpuSeconds : 0;
 }
 
+// Groups that ran to their end side by side have one.
+bool hasFairness(const RingRunResult& result) { return result.groups > 1 && result.end == RingRunEnd::kDone; }
+
 const char* endName(RingRunEnd end) {
   return end == RingRunEnd::kDone ? "done" : end == RingRunEnd::kFailed ? "failed" : "interrupted";
 }
@@ -86,7 +89,7 @@ Json resultJson(const RingRunResult& result) {
             {"schedule_with_loss", ratioJson(median, result.bounds.scheduleWithLoss)},
             {"physics", ratioJson(median, result.bounds.physics())},
             {"alpha_beta", ratioJson(median, result.bounds.alphaBeta)}}},
-          {"fairness", result.groups > 1 && result.end == RingRunEnd::kDone ? Json(result.fairness) : Json(nullptr)},
+          {"fairness", hasFairness(result) ? Json(result.fairness) : Json(nullptr)},
           {"payload_bytes", result.payloadBytes},
           {"wire",
            {{"frames", result.edges.offered},
@@ -131,14 +134,13 @@ std::string tableRow(const RingRunResult& result, std::uint64_t bytes) {
   const Duration median = result.median();
   const RingBounds& bounds = result.bounds;
   const double payloadEach = 2.0 * static_cast<double>(result.ranks - 1) * static_cast<double>(bytes);
-  std::string text =
-      fmt::format(kRow, result.ranks, median > Duration{0} ? timeText(median) : "-", timeText(bounds.schedule),
-                  ratioText(median, bounds.schedule), timeText(bounds.physics()), ratioText(median, bounds.physics()),
-                  timeText(bounds.alphaBeta), ratioText(median, bounds.alphaBeta),
-                  fmt::format("{:.5g}", payloadEach * (1 + headerShare(result)) * 1e-6),
-                  fmt::format("{:.1f} %", 100 * headerShare(result)), result.sessions.retransmits, result.edges.lost(),
-                  result.groups > 1 && result.end == RingRunEnd::kDone ? fmt::format("{:.3f}", result.fairness) : "-",
-                  fmt::format("{:.2f}", result.cpuSeconds));
+  std::string text = fmt::format(
+      kRow, result.ranks, median > Duration{0} ? timeText(median) : "-", timeText(bounds.schedule),
+      ratioText(median, bounds.schedule), timeText(bounds.physics()), ratioText(median, bounds.physics()),
+      timeText(bounds.alphaBeta), ratioText(median, bounds.alphaBeta),
+      fmt::format("{:.5g}", payloadEach * (1 + headerShare(result)) * 1e-6),
+      fmt::format("{:.1f} %", 100 * headerShare(result)), result.sessions.retransmits, result.edges.lost(),
+      hasFairness(result) ? fmt::format("{:.3f}", result.fairness) : "-", fmt::format("{:.2f}", result.cpuSeconds));
   if (bounds.scheduleWithLoss > bounds.schedule) {
     text += fmt::format("      {} schedule with repetitions of what is lost, a round trip each: ratio {}\n",
                         timeText(bounds.scheduleWithLoss), ratioText(median, bounds.scheduleWithLoss));
@@ -207,14 +209,15 @@ std::string reportCsv(const std::vector<RingRunResult>& results) {
       return sorted.empty() ? std::string() : fmt::format("{:.9f}", secondsOf(value));
     };
     text += fmt::format(
-        "{},{},{},{},{},{},{:.9f},{:.9f},{:.9f},{:.9f},{},{},{},{},{},{},{},{},{},{:.6f},{},{:.0f},{:.3f}\n",
-        result.ranks, result.groups, endName(result.end), time(result.median()),
-        time(sorted.empty() ? Duration{0} : sorted.front()), time(sorted.empty() ? Duration{0} : sorted.back()),
-        secondsOf(result.bounds.schedule), secondsOf(result.bounds.pipeline), secondsOf(result.bounds.physics()),
-        secondsOf(result.bounds.alphaBeta), result.edges.offeredBytes, result.payloadBytes, result.edges.offered,
-        result.sessions.retransmits, result.sessions.retransmitTimeouts, result.edges.lostRandomly,
-        result.edges.lostInBurst, result.edges.lostInQueue, result.edges.lostWhileDown, result.fairness, result.events,
-        eventsPerSecond(result), result.cpuSeconds);
+        "{},{},{},{},{},{},{:.9f},{:.9f},{:.9f},{:.9f},{},{},{},{},{},{},{},{},{},{},{},{:.0f},{:.3f}\n", result.ranks,
+        result.groups, endName(result.end), time(result.median()), time(sorted.empty() ? Duration{0} : sorted.front()),
+        time(sorted.empty() ? Duration{0} : sorted.back()), secondsOf(result.bounds.schedule),
+        secondsOf(result.bounds.pipeline), secondsOf(result.bounds.physics()), secondsOf(result.bounds.alphaBeta),
+        result.edges.offeredBytes, result.payloadBytes, result.edges.offered, result.sessions.retransmits,
+        result.sessions.retransmitTimeouts, result.edges.lostRandomly, result.edges.lostInBurst,
+        result.edges.lostInQueue, result.edges.lostWhileDown,
+        hasFairness(result) ? fmt::format("{:.6f}", result.fairness) : "", result.events, eventsPerSecond(result),
+        result.cpuSeconds);
   }
   return text;
 }

@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <sstream>
 
 #include "tests/sim/pair.h"
 #include "tests/sim/settings.h"
 #include "tools/common/error.h"
 #include "tools/simulation/simulation_options.h"
+#include "tools/simulation/simulation_report.h"
 
 namespace gloo_bypass::sim {
 namespace {
@@ -29,6 +31,19 @@ std::string usageErrorOf(const std::vector<std::string>& arguments) {
     return error.what();
   }
   return "";
+}
+
+// The cell of the result's line.
+std::string csvCell(const RingRunResult& result, const std::string& column) {
+  std::istringstream csv(reportCsv({result}));
+  std::string names, line, name, cell;
+  std::getline(csv, names);
+  std::getline(csv, line);
+  std::istringstream namesLeft(names), cellsLeft(line);
+  while (std::getline(namesLeft, name, ',') && std::getline(cellsLeft, cell, ',')) {
+    if (name == column) return cell;
+  }
+  return "no such column";
 }
 
 double ratio(const RingRunResult& result, Duration bound) {
@@ -209,6 +224,20 @@ TEST(JainIndex, Shares_AreJudged) {
   EXPECT_DOUBLE_EQ(jainIndex({3, 3, 3}), 1);
   EXPECT_DOUBLE_EQ(jainIndex({5, 0, 0, 0}), 0.25);
   EXPECT_DOUBLE_EQ(jainIndex({1, 3}), 0.8);
+}
+
+TEST(SimulationReport, FairnessInCsv_IsOfSeveralGroupsThatEnded) {
+  RingRunResult result;
+  result.groups = 4;
+  for (const RingRunEnd end : {RingRunEnd::kFailed, RingRunEnd::kInterrupted}) {
+    result.end = end;
+    EXPECT_EQ(csvCell(result, "fairness"), "");
+  }
+  result.end = RingRunEnd::kDone;
+  EXPECT_EQ(csvCell(result, "fairness"), "1.000000");
+  EXPECT_EQ(csvCell(result, "cpu_s"), "0.000");
+  result.groups = 1;
+  EXPECT_EQ(csvCell(result, "fairness"), "");
 }
 
 TEST(SimulationOptions, BadInput_IsOneLineThatNamesIt) {
