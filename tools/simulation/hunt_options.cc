@@ -53,12 +53,13 @@ std::variant<HuntOptions, std::string> parseHuntOptions(int argc, const char* co
       ->type_name("N")
       ->capture_default_str();
   static const std::map<std::string, Plant> kPlants{
-      {"nothing", Plant::kNothing}, {"flip", Plant::kFlip}, {"swallow", Plant::kSwallow}};
+      {"nothing", Plant::kNothing}, {"flip", Plant::kFlip}, {"swallow", Plant::kSwallow}, {"hoard", Plant::kHoard}};
   app.add_option("--plant", options.campaign.plant,
-                 "a fault of the world itself, to see it found: flip (the network changes messages without a checksum) "
-                 "or swallow (a receiver acknowledges a message and loses it)")
+                 "a fault of the world itself, to see it found: flip (the network changes messages without a "
+                 "checksum), swallow (a receiver acknowledges a message and loses it) or hoard (a session keeps the "
+                 "payload of what it has delivered)")
       ->transform(CLI::Transformer(kPlants))
-      ->check(CLI::IsMember({0, 1, 2}).description("").name(""))
+      ->check(CLI::IsMember({0, 1, 2, 3}).description("").name(""))
       ->option_text("NAME [nothing]");
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   return options;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "transport/core/repair/repair_decoder.h"
 #include "transport/wire/packet.h"
 
 namespace gloo_bypass::sim {
@@ -163,7 +164,13 @@ std::size_t memoryLimit(const Script& script, int rank) {
     if (message.from == rank || message.to == rank) bytes += message.length;
   }
   const RankScript settings = script.rank(rank);
-  return std::min(2 * std::max(settings.bufferBytes, settings.eagerBytes), kCopies * bytes) + kBookkeepingBytes;
+  std::size_t held = 2 * std::max(settings.bufferBytes, settings.eagerBytes);
+  for (int any = 0; any < script.ranks; ++any) {
+    if (script.rank(any).fec == Repair::Mode::kOff) continue;
+    held += RepairDecoder::kMaxKeptBytes + RepairDecoder::kMaxRepairBytes;
+    break;
+  }
+  return std::min(held, kCopies * bytes) + kBookkeepingBytes;
 }
 
 }  // namespace gloo_bypass::sim

@@ -14,6 +14,10 @@
 namespace gloo_bypass::sim {
 namespace {
 
+// In one of so many worlds the traffic is more than a session may hold at a time, so that it must let go of it.
+constexpr std::uint64_t kMuchTrafficOneIn = 200;
+constexpr std::size_t kMuchTrafficBytes = 3'000'000, kSmallBuffer = 256 << 10, kSmallEager = 64 << 10;
+
 using collectives::ElementType;
 using collectives::Kind;
 using collectives::Reduction;
@@ -42,6 +46,8 @@ class Generator {
   Generator(std::uint64_t seed, Plant plant) : random_(mixBits(seed + 0x68756e74)) {
     script_.seed = seed;
     script_.plant = plant;
+    // Not from random_: other seeds draw what they drew without this.
+    muchTraffic_ = plant == Plant::kHoard || (plant == Plant::kNothing && mixBits(seed) % kMuchTrafficOneIn == 0);
   }
 
   Script make() {
@@ -49,7 +55,7 @@ class Generator {
     roundTrip_ = duration(random_.chance(0.5) ? random_.logUniform(10e3, 1e6) : random_.logUniform(1e6, 300e6));
     spread_ = std::max(duration(nanoseconds(roundTrip_) * random_.logUniform(0.1, 10)), Duration(microseconds(100)));
     lossless_ = random_.chance(0.1);
-    const bool group = random_.chance(0.4);
+    const bool group = random_.chance(0.4) && !muchTraffic_;
     script_.ranks = group ? 2 + static_cast<int>(random_.below(random_.below(4) + 1)) : random_.chance(0.8) ? 2 : 3;
     addSettings();
     for (int a = 0; a < script_.ranks; ++a) {
@@ -76,8 +82,8 @@ class Generator {
         {Repair::Mode::kOff, 0}, {Repair::Mode::kOn, 0}, {Repair::Mode::kOn, 1}, {Repair::Mode::kOn, 25}};
     if (random_.chance(0.4)) settings.congestion = random_.pick(kControls);
     if (random_.chance(0.5)) std::tie(settings.fec, settings.fecPercent) = random_.pick(kRepairs);
-    sometimes<std::size_t>(0.3, settings.eagerBytes, 64 << 10);
-    sometimes<std::size_t>(0.3, settings.bufferBytes, 256 << 10);
+    sometimes<std::size_t>(0.3, settings.eagerBytes, kSmallEager);
+    sometimes<std::size_t>(0.3, settings.bufferBytes, kSmallBuffer);
     sometimes<std::size_t>(0.3, settings.rendezvousBytes, 1024);
     if (random_.chance(0.2)) settings.peerTimeout = duration(random_.logUniform(10e9, 40e9));
     return settings;
@@ -88,12 +94,19 @@ class Generator {
     const bool unprotected = script_.plant == Plant::kFlip || random_.chance(0.15);
     if (unprotected) common.checksum = PayloadChecksum::kOff;
     corrupts_ = !unprotected && !lossless_;
+    // What repair frames need is more than the buffers.
+    const bool unrepaired = muchTraffic_ && random_.chance(0.5);
     const bool differ = random_.chance(0.3), mismatch = random_.chance(0.03);
     for (int rank = 0; rank < script_.ranks; ++rank) {
       RankScript settings = differ ? someSettings() : common;
       settings.checksum = common.checksum;
       if (mismatch && rank == 0) settings.checksum = unprotected ? PayloadChecksum::kOn : PayloadChecksum::kOff;
       settings.rank = rank;
+      if (muchTraffic_) {
+        settings.bufferBytes = kSmallBuffer;
+        settings.eagerBytes = kSmallEager;
+        if (unrepaired) std::tie(settings.fec, settings.fecPercent) = std::pair(Repair::Mode::kOff, 0);
+      }
       if (!lossless_ && random_.chance(0.1)) settings.lacks = 1 + random_.below(kCapabilities);
       if (random_.chance(0.5)) settings.startAt = duration(random_.uniform() * 4 * nanoseconds(roundTrip_));
       if (random_.chance(0.3)) settings.turn = duration(random_.logUniform(100, 200e3));
@@ -163,6 +176,10 @@ class Generator {
         TrafficModel model;
         model.messages = static_cast<int>(random_.below(16));
         model.totalBytes = static_cast<std::size_t>(random_.logUniform(1000, 200e3));
+        if (muchTraffic_) {
+          model.messages = 60;
+          model.totalBytes = kMuchTrafficBytes;
+        }
         model.maxMessageBytes = model.totalBytes;
         model.ordinaryKeys = 1 + static_cast<int>(random_.below(5));
         model.spread = spread_;
@@ -291,7 +308,7 @@ class Generator {
   Random random_;
   Script script_;
   Duration roundTrip_{}, spread_{};
-  bool lossless_ = false, corrupts_ = false;
+  bool lossless_ = false, corrupts_ = false, muchTraffic_ = false;
 };
 
 }  // namespace

@@ -30,6 +30,7 @@ enum class Plant : std::uint8_t {
   kNothing,
   kFlip,     // the network flips a bit of messages that carry no checksum
   kSwallow,  // a receiver acknowledges a message and loses it
+  kHoard,    // a session keeps the payload of every message that it has delivered
 };
 
 // One rank's settings, as its user may have set them.

@@ -40,7 +40,8 @@ template <typename Enum>
 const Names<Enum>& namesOf();
 template <>
 const Names<Plant>& namesOf<Plant>() {
-  static const Names<Plant> names{{Plant::kNothing, "nothing"}, {Plant::kFlip, "flip"}, {Plant::kSwallow, "swallow"}};
+  static const Names<Plant> names{
+      {Plant::kNothing, "nothing"}, {Plant::kFlip, "flip"}, {Plant::kSwallow, "swallow"}, {Plant::kHoard, "hoard"}};
   return names;
 }
 template <>

@@ -1,6 +1,7 @@
 #include "tools/simulation/worlds/world.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include <fmt/format.h>
@@ -51,7 +52,8 @@ struct Talk {
   const bool mustNotConnect, mayEnd;
   // One each way for each life; none in a world of operations.
   std::vector<std::unique_ptr<Conversation>> conversations;
-  std::uint64_t received = 0;  // for Plant::kSwallow
+  std::uint64_t received = 0;                             // for Plant::kSwallow
+  std::array<std::size_t, Connection::kSides> hoarded{};  // bytes of the present life, for Plant::kHoard
 };
 
 class World {
@@ -125,6 +127,7 @@ class World {
   // Both ways, in the connection's present life.
   void beginTalk(Talk& talk) {
     Connection& connection = talk.connection;
+    talk.hoarded = {};
     Conversation* ways[Connection::kSides];
     for (int side = 0; side < Connection::kSides; ++side) {
       std::vector<PlannedMessage> plan;
@@ -141,11 +144,13 @@ class World {
     for (int side = 0; side < Connection::kSides; ++side) {
       Conversation* const out = ways[side];
       Conversation* const in = ways[1 - side];
-      connection.host(side).setObserver([this, &talk, out, in](const SessionEvent& event) {
+      connection.host(side).setObserver([this, &talk, side, out, in](const SessionEvent& event) {
         if (event.type == SessionEvent::Type::kReceiveComplete && script_.plant == Plant::kSwallow &&
             ++talk.received % kSwallowedOneIn == 0) {
           return;
         }
+        if (event.type == SessionEvent::Type::kReceiveComplete && script_.plant == Plant::kHoard)
+          talk.hoarded[static_cast<std::size_t>(side)] += event.length;
         out->onSenderEvent(event);
         in->onReceiverEvent(event);
       });
@@ -402,7 +407,7 @@ class World {
     for (const auto& talk : talks_) {
       const Connection& connection = talk->connection;
       for (int side = 0; side < Connection::kSides; ++side) {
-        const std::size_t bytes = connection.maxMemoryBytes(side),
+        const std::size_t bytes = connection.maxMemoryBytes(side) + talk->hoarded[static_cast<std::size_t>(side)],
                           limit = memoryLimit(script_, connection.rankAt(side));
         result_.memoryBytes = std::max(result_.memoryBytes, bytes);
         if (bytes > limit) find(Judgement::kSafety, kMemory, fmt::format("{} bytes are over {}", bytes, limit));

@@ -42,6 +42,7 @@ TEST(World, SameScript_GivesTheSameRun) {
 struct Planted {
   Plant plant;
   Judgement judgement;
+  const char* name;
 };
 class PlantedFault : public testing::TestWithParam<Planted> {};
 
@@ -72,9 +73,10 @@ TEST_P(PlantedFault, IsFoundAndMadeSmall) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Plants, PlantedFault,
-                         testing::Values(Planted{Plant::kFlip, Judgement::kSafety},
-                                         Planted{Plant::kSwallow, Judgement::kLiveness}),
-                         [](const auto& info) { return info.param.plant == Plant::kFlip ? "Flip" : "Swallow"; });
+                         testing::Values(Planted{Plant::kFlip, Judgement::kSafety, "Flip"},
+                                         Planted{Plant::kSwallow, Judgement::kLiveness, "Swallow"},
+                                         Planted{Plant::kHoard, Judgement::kSafety, "Hoard"}),
+                         [](const auto& info) { return info.param.name; });
 
 // Small scripts of faults that a hunt found, and that are mended.
 TEST(World, OnceBroken_IsMended) {
