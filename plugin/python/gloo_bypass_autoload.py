@@ -113,8 +113,16 @@ def _refusing(make_group: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
-def _watching(make_group: Callable[..., Any]) -> Callable[..., Any]:
-    """PyTorch's function that makes each group, with the request remembered for _create()."""
+def _hide_plugin() -> Any:
+    """Takes our creator from PyTorch's table of plug-ins: where that has any, PyTorch gives no group of several devices
+    ("cpu:gloo") a default backend."""
+    import torch.distributed as dist
+
+    return dist.Backend._plugins.pop(NAME.upper(), None)
+
+
+def _watching(make_group: Callable[..., Any], plugin: Any) -> Callable[..., Any]:
+    """PyTorch's function that makes each group, with the request remembered for _create(), which it finds meanwhile."""
     signature = inspect.signature(make_group)
 
     @functools.wraps(make_group)
@@ -124,14 +132,16 @@ def _watching(make_group: Callable[..., Any]) -> Callable[..., Any]:
         request = Request(bound.arguments)
         if not request.is_ours():
             return make_group(*arguments, **more)
-        import torch
+        from torch.distributed import Backend
 
         previous, _request = _request, request
-        bound.arguments["backend"] = torch.distributed.Backend(request.backend)
+        bound.arguments["backend"] = Backend(request.backend)
+        Backend._plugins[NAME.upper()] = plugin
         try:
             made = make_group(*bound.args, **bound.kwargs)
         finally:
             _request = previous
+            _hide_plugin()
         if request.says == "gloo":
             _name_it_gloo(request, made)
         return made
@@ -208,14 +218,17 @@ def register() -> None:
         if old and replaces_gloo():
             refuse()
         return
+    known = inspect.signature(dist.Backend.register_backend).parameters
+    more = {"extended_api": True, "devices": ["cpu", "cuda"]}  # PyTorch 1.13 has no devices
+    creator = refuse if old else _create
+    dist.Backend.register_backend(NAME, creator, **{name: more[name] for name in more if name in known})
+    plugin = _hide_plugin()
     if old:
-        dist.Backend.register_backend(NAME, refuse)
         c10d._new_process_group_helper = _refusing(c10d._new_process_group_helper)
         if replaces_gloo():
             refuse()  # now, rather than when a group is made
         return
-    dist.Backend.register_backend(NAME, _create, extended_api=True, devices=["cpu", "cuda"])
-    c10d._new_process_group_helper = _watching(c10d._new_process_group_helper)
+    c10d._new_process_group_helper = _watching(c10d._new_process_group_helper, plugin)
     c10d._set_pg_timeout = _limited(c10d._set_pg_timeout)
     c10d.monitored_barrier = dist.monitored_barrier = _monitored(c10d.monitored_barrier)
 

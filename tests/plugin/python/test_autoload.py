@@ -106,6 +106,28 @@ def test_ImportTorch_PackageIsBroken_WorksWithOneWarning(tmp_path, installed_tor
     assert warned.stdout == "2.0\n" and warned.stderr.count("broken on purpose") == 1
 
 
+@pytest.mark.parametrize("options", [[], ["-W", "error"]])
+def test_ImportTorch_NothingIsSet_SaysNothing(tmp_path, installed_torch, options):
+    needs_autoload(installed_torch)
+    metadata_in(tmp_path)
+    program = "import torch; print(torch.distributed.is_backend_available('bypass'))"
+    result = run([*options, "-c", program], environment_for(tmp_path, PYTHONPATH=f"{tmp_path}:{PACKAGE_PATH}"))
+    assert (result.stdout, result.stderr) == ("True\n", "")
+
+
+def test_ImportTorch_NothingIsSet_GroupOfGloosForOneDeviceHasGloosName(tmp_path, installed_torch):
+    needs_autoload(installed_torch)
+    metadata_in(tmp_path)
+    program = (
+        "import torch.distributed as d\n"
+        "d.init_process_group('cpu:gloo', store=d.HashStore(), rank=0, world_size=1)\n"
+        "print(d.group.WORLD.name())\n"
+        "d.destroy_process_group()"
+    )
+    result = run(["-c", program], environment_for(tmp_path, PYTHONPATH=f"{tmp_path}:{PACKAGE_PATH}"))
+    assert (result.stdout.splitlines()[-1], result.stderr) == ("gloo", "")
+
+
 @pytest.mark.skipif(bool(os.environ.get("PLUGIN_NO_DPDK")), reason="the DPDK transport is not in this build")
 def test_ImportTorch_TransportIsDpdk_ScriptNeedsNoImport(tmp_path, installed_torch):
     needs_autoload(installed_torch)
