@@ -115,6 +115,8 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         self._sequence += 1
         event = event or _profiling.event_of(self._says, kind, staging.tensors)
         is_synchronous = not getattr(options, "asyncOp", True)
+        if inputs and outputs and inputs is not outputs:
+            inputs = staging.apart(inputs, outputs, self._rank)
         settings = (kind, staging.element, reduction, root, uneven, self._limit(options))
         if staging.device is not None:
             return self._start_on_device(settings, staging, inputs, outputs, result, event, is_synchronous)

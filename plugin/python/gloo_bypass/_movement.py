@@ -182,7 +182,7 @@ class Movement(Reductions):
         self._check_number("all_to_all", "input", inputs)
         check_numel("this rank's own output of all_to_all", outputs[self._rank], inputs[self._rank].numel())
         staging = Staging(of.ALL_TO_ALL, [*inputs, *outputs])
-        sources = staging.inputs(of.apart(inputs, outputs))
+        sources = staging.inputs(inputs)
         targets = staging.outputs(outputs)
         return self._start(of.ALL_TO_ALL, staging, opts, sources, targets, outputs)
 
@@ -198,9 +198,7 @@ class Movement(Reductions):
         if (other := self._other(tensor)) is not None:
             return other.alltoall_base(output, tensor, output_splits, input_splits, opts)
         staging = Staging(of.ALL_TO_ALL, [tensor, output])
-        sources = staging.parts(
-            staging.input(of.apart([tensor], [output])[0]), self._split("input", tensor, input_splits)
-        )
+        sources = staging.parts(staging.input(tensor), self._split("input", tensor, input_splits))
         targets = staging.parts(staging.output(output), self._split("output", output, output_splits))
         return self._start(of.ALL_TO_ALL, staging, opts, sources, targets, [output])
 

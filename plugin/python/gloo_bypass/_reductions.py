@@ -29,13 +29,14 @@ class Reductions(Several):
                 and tensor.layout is _STRIDED
                 and type(tensor) in of.PLAIN
                 and tensor.is_contiguous()
+                and (address := tensor.data_ptr())
                 and not profiled()
                 and not self._queue.pending
             ):
                 limit = opts.timeout
                 limit = self._timeout_ms if limit == UNSET else milliseconds(limit)
                 self._sequence += 1
-                self._all_reduce(tensor.data_ptr(), tensor.numel(), element, reduction_of(opts.reduceOp), limit)
+                self._all_reduce(address, tensor.numel(), element, reduction_of(opts.reduceOp), limit)
                 return DONE
         opts = options_of(_OPTIONS, opts, reduceOp=opts if op is None else op, timeout=timeout)
         tensors = listed(tensors)

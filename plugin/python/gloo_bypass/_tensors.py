@@ -53,10 +53,15 @@ def local(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor that holds the memory, of a functional collective's result too."""
     if type(tensor) not in PLAIN and hasattr(tensor, "trigger_wait"):
         tensor = tensor.trigger_wait()
-    if tensor.is_sparse or tensor.layout != torch.strided:
+    if tensor.layout != torch.strided:
         raise ArgumentError(
             f"gloo_bypass: invalid tensor layout (unsupported layout) {tensor.layout}: of sparse tensors, only COO "
             "ones, and only all_reduce with SUM"
+        )
+    if not tensor.data_ptr() and tensor.numel():
+        raise ArgumentError(
+            f"gloo_bypass: this {type(tensor).__name__} has no memory of its own: give what it holds, as a DTensor's "
+            "to_local() does"
         )
     return tensor
 
@@ -73,26 +78,6 @@ def device_of(tensors: Sequence[torch.Tensor]) -> Optional[torch.device]:
     tensors = [local(tensor) for tensor in tensors]
     device: torch.device = tensors[0].device
     return device if all(tensor.device == device for tensor in tensors) else None
-
-
-def _span(tensor: torch.Tensor) -> Tuple[int, int]:
-    begin = tensor.data_ptr()
-    return begin, begin + tensor.numel() * tensor.element_size()
-
-
-def apart(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> List[torch.Tensor]:
-    """The inputs, with a copy in place of each one that shares memory with an output. In an all-to-all a peer's block
-    may come before the block for it has left."""
-    inputs, spans = [local(tensor) for tensor in inputs], [_span(local(tensor)) for tensor in outputs]
-    lowest, highest = min(begin for begin, _ in spans), max(end for _, end in spans)
-
-    def is_apart(tensor: torch.Tensor) -> bool:
-        begin, end = _span(tensor)
-        if end <= lowest or highest <= begin or not is_in_order(tensor):  # what is not in order is copied anyway
-            return True
-        return all(end <= other_begin or other_end <= begin for other_begin, other_end in spans)
-
-    return [tensor if is_apart(tensor) else tensor.clone() for tensor in inputs]
 
 
 def bytes_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -202,6 +187,38 @@ class Staging:
                 self._on_device[address + at, count * self.scale] = whole[at : at + count * self.width]
             at += count * self.width
         return tuple(blocks)
+
+    def apart(self, inputs: Tuple[int, ...], outputs: Sequence[int], rank: int) -> Tuple[int, ...]:
+        """Blocks of the inputs, with a copy for each one that shares memory with an output, which may be written before
+        the input has left. What this rank keeps may stay where its output is."""
+        width, own, moved = self.width // self.scale, 2 * rank, inputs
+        lowest = min(outputs[::2])
+        highest = max(begin + count * width for begin, count in zip(outputs[::2], outputs[1::2]))
+        for at in range(0, len(inputs), 2):
+            begin, end = inputs[at], inputs[at] + inputs[at + 1] * width
+            if end <= lowest or highest <= begin:
+                continue
+            for to in range(0, len(outputs), 2):
+                other = outputs[to]
+                if end <= other or other + outputs[to + 1] * width <= begin:
+                    continue
+                if begin == other and (len(inputs) == 2 or at == own) and (len(outputs) == 2 or to == own):
+                    continue
+                moved = (*moved[:at], self._copy(begin, inputs[at + 1]), *moved[at + 1 :])
+                break
+        return moved
+
+    def _copy(self, address: int, count: int) -> int:
+        """Of a block; its address."""
+        size = count * self.element_width
+        places = ((address - tensor.data_ptr(), bytes_of(tensor)) for tensor in self.kept)
+        block = next(whole[at : at + size] for at, whole in places if 0 <= at <= whole.numel() - size)
+        copy: torch.Tensor = block.clone()
+        self.kept.append(copy)
+        place: int = copy.data_ptr()
+        if self.device is not None:
+            self._on_device[place, count] = copy
+        return place
 
     def copy_back(self) -> None:
         for tensor, copy in self.copies:

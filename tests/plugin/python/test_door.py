@@ -38,6 +38,12 @@ def test_Messages_TagsAndAnySource_AreAsGloos(new_enough, size):
         ranks.succeed()
 
 
+@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
+def test_Collectives_InputsShareMemoryWithOutputs_AreAsGloos(new_enough, transport):
+    with ranks_of("same_as_gloo.py", 2, "inputs_in_outputs", GLOO_DEVICE_TRANSPORT=transport) as ranks:
+        ranks.succeed()
+
+
 @pytest.mark.parametrize(
     "case, size",
     [

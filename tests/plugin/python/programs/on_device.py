@@ -175,6 +175,15 @@ def uneven_and_strided():
         sent = on_device(BIG, dtype=dtype) if rank == 0 else on_device(BIG, value=0, dtype=dtype)
         dist.broadcast(sent, 0)
         assert torch.equal(read(sent).view(torch.uint8), on_device(BIG, dtype=dtype).view(torch.uint8))
+    for asynchronous in (False, True):  # the input lies across two outputs
+        whole = on_device(size * BIG)
+        mine = whole[BIG // 2 :][:BIG]
+        expected = torch.cat([mine * (other + 1) for other in range(size)])
+        mine *= rank + 1
+        work = dist.all_gather_into_tensor(whole, mine, async_op=asynchronous)
+        if asynchronous:
+            work.wait()
+        check(whole, expected)
     with torch.inference_mode():
         inferred = on_device(BIG)
     dist.all_reduce(inferred, async_op=True).wait()

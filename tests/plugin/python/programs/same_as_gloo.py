@@ -199,6 +199,39 @@ def all_to_all_single(group, rank, size):
 
 
 @case
+def inputs_in_outputs(group, rank, size):
+    """A block lies in a whole, where this rank's is, where another's is, and across two: one of them is the input."""
+    results = []
+
+    def given(tensor):  # Gloo need not know
+        return tensor.clone() if dist.get_backend(group) == "gloo" else tensor
+
+    def parts(whole):
+        return [given(part) for part in whole.chunk(size)]
+
+    calls = [
+        lambda whole, block: dist.all_gather_into_tensor(whole, given(block), group=group),
+        lambda whole, block: dist.all_gather(list(whole.chunk(size)), given(block), group=group),
+        lambda whole, block: dist.reduce_scatter_tensor(block, given(whole), group=group),
+        lambda whole, block: dist.reduce_scatter(block, parts(whole), group=group),
+    ]
+    for root in range(size):
+        outputs = (lambda whole: list(whole.chunk(size))) if rank == root else (lambda whole: None)
+        inputs = parts if rank == root else (lambda whole: None)
+        calls += [
+            lambda whole, block, to=root, at=outputs: dist.gather(given(block), at(whole), to, group=group),
+            lambda whole, block, of=root, at=inputs: dist.scatter(block, at(whole), of, group=group),
+        ]
+    for count in (1, 2 << 20) if size == 2 else (1, 1000):
+        for first in sorted({0, count // 2, count} if size > 1 else {0}):
+            for call in calls:
+                whole = made(rank, (size * count,), salt=first % 7)
+                call(whole, whole[first : first + count])
+                results.append(torch.dot(whole.long(), torch.arange(size * count)))  # instead of all these tensors
+    return results
+
+
+@case
 def objects(group, rank, size):
     gathered = [None] * size
     dist.all_gather_object(gathered, {"rank": rank, "text": "x" * (rank * 100)}, group=group)
