@@ -1,12 +1,14 @@
 """Groups that come from others: split, merged with groups of other programs, and reconfigured, as PyTorch 2.14 has it
 for programs that lose ranks and get new ones."""
 
+import copy
 import datetime
 from typing import Any, List, NoReturn, Optional, Tuple
 
 import torch.distributed as dist
 from gloo_bypass_autoload import NAME
 
+from . import _other_backends
 from ._answers import Answers
 from ._work import Work
 
@@ -20,9 +22,6 @@ class Unconnected:
         raise RuntimeError("gloo_bypass: this group has no ranks yet: call reconfigure() first")
 
     run = all_reduce = start = send = receive = _refuse
-
-    def describe(self) -> str:
-        return "not connected yet"
 
     def busy(self) -> bool:
         return False
@@ -56,6 +55,7 @@ def _ordered(handles: Any) -> Tuple[List[str], List[int]]:
 
 class Membership(Answers):
     _splits: int
+    _request: Any
     _uuid: int = _UNCONNECTED
     _global_ranks: List[int]
     supports_reconfigure = True
@@ -64,8 +64,10 @@ class Membership(Answers):
         raise NotImplementedError
 
     @classmethod
-    def _made(cls, store: Any, rank: int, size: int, timeout: datetime.timedelta, names: Tuple[str, str]) -> Any:
-        group: Any = cls(store, rank, size, timeout)
+    def _made(
+        cls, store: Any, rank: int, size: int, timeout: datetime.timedelta, names: Tuple[str, str], *more: Any
+    ) -> Any:
+        group: Any = cls(store, rank, size, timeout, *more)
         group._set_group_name(names[0])
         group._set_group_desc(names[1])
         return group
@@ -82,14 +84,31 @@ class Membership(Answers):
         """A group of these ranks; None elsewhere. All ranks of this group call it."""
         number = self._splits
         self._splits += 1
-        if self._rank not in ranks:
-            return None
         store = dist.PrefixStore(f"split-{number}-{'-'.join(map(str, ranks))}/", self._own_store)
         names = group_name or f"{self.group_name}:split:{number}", group_desc or f"{self.group_desc}:split:{number}"
         limit = timeout or (self._timeout if opts is None else opts._timeout)
-        return self._made(store, ranks.index(self._rank), len(ranks), limit, names)
+        source, device = _other_backends.split_source(self), self.bound_device_id
+        if self._rank not in ranks:
+            if source is not None:
+                source.perform_nocolor_split(device)
+            return None
+        part = self._made(
+            store, ranks.index(self._rank), len(ranks), limit, names, self._request_of(ranks, names[0], opts), self
+        )
+        if source is not None:
+            part._get_backend(device).eager_connect_single_device(device)
+        return part
 
     splitGroup = split_group
+
+    def _request_of(self, ranks: List[int], name: str, opts: Any) -> Any:
+        """As if the program had asked for a group of these ranks like this one."""
+        request = copy.copy(self._request)
+        if request is not None:
+            known = self._global_ranks or range(self._size)
+            request.ranks, request.group_name, request.options = [known[rank] for rank in ranks], name, opts
+            request.device_id, request.enable_reconfigure = self.bound_device_id, False
+        return request
 
     def merge_remote_group(
         self,

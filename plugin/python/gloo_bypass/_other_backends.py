@@ -6,9 +6,15 @@ from typing import Any, Dict, Tuple
 import torch
 import torch.distributed as dist
 from gloo_bypass_autoload import NAME, Request
+from torch.distributed import distributed_c10d as c10d
 
 
-def _nccl(request: Request, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
+def split_source(whole: Any) -> Any:
+    """The backend whose communicator groups of some of its ranks are split from: at all ranks, since NCCL needs all."""
+    return c10d._get_split_source(whole) if whole is not None and whole.bound_device_id else None
+
+
+def _nccl(request: Request, whole: Any, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Any:
     nccl = getattr(dist, "ProcessGroupNCCL", None)
     if nccl is None:
         raise RuntimeError("gloo_bypass: this PyTorch has no NCCL, which " + repr(request.backend) + " asks for")
@@ -17,6 +23,8 @@ def _nccl(request: Request, store: Any, rank: int, size: int, timeout: datetime.
     for field, value in (("global_ranks_in_group", request.ranks), ("group_name", request.group_name)):
         if hasattr(options, field):
             setattr(options, field, value)
+    if (source := split_source(whole)) is not None:
+        options.split_from, options.split_color = source, c10d._process_group_color(request.ranks)
     backend = nccl(store, rank, size, options)
     backend._set_sequence_number_for_group()
     return backend
@@ -40,14 +48,19 @@ def _plugin(name: str, request: Request, store: Any, rank: int, size: int, timeo
     return plugin.creator_fn(options, request.options)
 
 
-def make(request: Request, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> Dict[str, Tuple[Any, Any]]:
-    """By device: its type of backend, and the backend."""
+def make(
+    request: Request, whole: Any, store: Any, rank: int, size: int, timeout: datetime.timedelta
+) -> Dict[str, Tuple[Any, Any]]:
+    """By device: its type of backend, and the backend. `whole`: the group that this one is a part of; None: the default
+    group, as PyTorch has it."""
+    if whole is None and dist.is_initialized():
+        whole = c10d._get_default_group()
     made: Dict[str, Tuple[Any, Any]] = {}
     kinds = dist.ProcessGroup.BackendType
     for device, name in request.other_devices().items():
         own = dist.PrefixStore(f"{device}-{name}/", store)
         if name == "nccl":
-            made[device] = kinds.NCCL, _nccl(request, own, rank, size, timeout)
+            made[device] = kinds.NCCL, _nccl(request, whole, own, rank, size, timeout)
         elif name == "gloo":
             made[device] = kinds.GLOO, _gloo(request, own, rank, size, timeout)
         else:

@@ -96,7 +96,13 @@ def _aborting(reference: "Callable[[], Optional[ProcessGroup]]") -> Callable[[],
 
 class ProcessGroup(Membership):
     def __init__(
-        self, store: Any, rank: int, size: int, timeout: datetime.timedelta, request: Optional[Request] = None
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        timeout: datetime.timedelta,
+        request: Optional[Request] = None,
+        whole: "Optional[ProcessGroup]" = None,
     ) -> None:
         super().__init__(rank, size)
         self._group_store = store
@@ -106,23 +112,24 @@ class ProcessGroup(Membership):
         self._timeout_ms = 0  # of a call without its own: the group's
         self._sequence = self._splits = self._barriers = 0
         self._name, self._description = "", "undefined"
+        self._request = request
         self._says = NAME if request is None else request.says
         self._global_ranks = [] if request is None else request.ranks
         self.options.global_ranks_in_group = self._global_ranks
         self._others = {}
         self._devices = {}
         self._queue = Queue(_aborting(weakref.ref(self)))
-        self._door = Unconnected()
+        self._door, self._text = Unconnected(), "not connected yet"
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
         _LIVE.add(self)
         if request is None or not request.enable_reconfigure:
             self._connect(store, rank, size, timeout)
         if request is not None:
-            self._others = _other_backends.make(request, store, rank, size, timeout)
+            if request.device_id is not None:  # first, since backends take it over
+                self.bound_device_id = request.device_id
+            self._others = _other_backends.make(request, whole, store, rank, size, timeout)
             for device, (kind, backend) in self._others.items():
                 self._register_backend(torch.device(device), kind, backend)
-            if request.device_id is not None:
-                self.bound_device_id = request.device_id
 
     def _connect(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         """Meets the other ranks."""

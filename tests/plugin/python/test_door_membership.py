@@ -25,7 +25,9 @@ def test_Setting_ProgramNamesNoBackendOrSeveral_GroupsForCpusAreOurs(new_enough,
     assert passes(case, size, **OWN) == [1] + [0] * (size - 1)
 
 
-@pytest.mark.parametrize("case, size", [("no_backend_is_gloos", 2), ("timeout_is_set", 2), ("merged", 3), ("split", 3)])
+@pytest.mark.parametrize(
+    "case, size", [("no_backend_is_gloos", 2), ("timeout_is_set", 2), ("merged", 3), ("split", 3), ("beside_nccl", 2)]
+)
 def test_Group_OfThisCase_BehavesAsItSays(new_enough, case, size):  # noqa: F811
     passes(case, size)
 

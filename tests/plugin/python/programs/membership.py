@@ -147,6 +147,61 @@ def split():
     check(group, SIZE)
 
 
+class StandsForNccl(dist.ProcessGroupGloo):
+    """NCCL's needs a GPU."""
+
+    class Options(dist.ProcessGroupGloo._Options):
+        split_from = split_color = None
+
+        def __deepcopy__(self, memo):
+            return type(self)()
+
+    supports_splitting = True
+
+    def __init__(self, store, rank, size, options):
+        super().__init__(store, rank, size, timeout=options._timeout)
+        self.made_with, self.split_without, self.connected = options, [], []
+
+    @property
+    def options(self):
+        return self.made_with
+
+    def perform_nocolor_split(self, device):
+        self.split_without.append(device)
+
+    def eager_connect_single_device(self, device):
+        self.connected.append(device)
+
+
+@case
+def beside_nccl():
+    """Groups split its communicator at all ranks, at those that are not in them too: NCCL waits for these."""
+    dist.ProcessGroupNCCL, cuda = StandsForNccl, torch.device("cuda", 0)
+    dist.init_process_group("cpu:bypass,cuda:nccl")
+    world = dist.group.WORLD
+    nccl, world.bound_device_id = world._get_backend(cuda), cuda
+    assert nccl.made_with.split_from is None
+    for make in (
+        lambda: dist.new_group([0]),
+        lambda: world.split_group([0]),
+        lambda: dist.split_group(split_ranks=[[0]]),
+        lambda: world.split_group([0, 1]),
+        lambda: dist.split_group(split_ranks=[[1], [0]]),
+    ):
+        nccl.split_without.clear()
+        group = make()
+        if group in (None, dist.GroupMember.NON_GROUP_MEMBER):
+            assert RANK == 1 and nccl.split_without == [cuda]
+            continue
+        backend = group._get_backend(cuda)
+        ranks = [0, 1] if group.size() == SIZE else [RANK]
+        assert is_ours(group) and backend.made_with.split_from is nccl and nccl.split_without == []
+        assert backend.made_with.split_color == c10d._process_group_color(ranks)
+        assert backend.made_with.group_name == group.group_name and backend.connected == [cuda]
+        check(group, len(ranks))
+        check(backend, len(ranks))
+
+
 def exchanged(store, generation, ranks):
     """Their handles; this rank's among what it publishes."""
     store.set(f"{generation}-{RANK}", dist._get_reconfigure_handle())
