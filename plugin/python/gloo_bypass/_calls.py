@@ -1,7 +1,8 @@
 """How the process group runs an operation: options, limits, works."""
 
 import functools
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+import time
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,7 @@ UNSET = c10d.AllreduceOptions().timeout
 Tensors = List[torch.Tensor]
 Blocks = Tuple[int, ...]
 SLOTS = _pipeline.Slots()
+_LONGEST_PAUSE_S = 0.1
 
 
 def options_of(kind: Any, options: Any, **fields: Any) -> Any:
@@ -62,6 +64,18 @@ def check_pairs(what: str, outputs: Sequence[Any], inputs: Sequence[Any]) -> Non
         )
 
 
+def await_key(store: Any, key: str, timeout_ms: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
+    """Looks again and again: a wait of TCPStore's does not see Ctrl-C and holds a lock, which the program needs again
+    once it has given up; several short ones would print a warning each."""
+    end = time.monotonic() + timeout_ms / 1000
+    pause = 0.001
+    while not store.check([key]):
+        if time.monotonic() >= end or not is_wanted():
+            raise RuntimeError(f"{key} did not come in {timeout_ms} ms")
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+
+
 class Calls(dist.ProcessGroup):  # type: ignore[misc]
     _rank: int
     _size: int
@@ -73,6 +87,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     _others: Dict[str, Tuple[Any, Any]]  # by device: backends that have its tensors
     _queue: Queue
     _devices: Dict[torch.device, _pipeline.Device]
+    _coalesced_works: Optional[List[Work]] = None  # what began since _start_coalescing
 
     def _limit(self, options: Any) -> int:
         timeout = options.timeout
@@ -136,7 +151,12 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         else:
             operation = self._door.start(*settings, inputs, outputs, staging.kept)
         work = Work((operation,), result, staging.copy_back if staging.copies else None, event)
-        return self._ended(work) if is_synchronous else work
+        return self._ended(work) if is_synchronous else self._begun(work)
+
+    def _begun(self, work: Work) -> Work:
+        if self._coalesced_works is not None:
+            self._coalesced_works.append(work)
+        return work
 
     def _ended(self, work: Work) -> Work:
         work.wait()
@@ -176,7 +196,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
 
         finish = staging.copy_back if staging.copies else None
         work = Work((self._queue.submit(carry_behind, (self, staging.kept)),), result, finish, event, (arrival,))
-        return self._ended(work) if is_synchronous else work
+        return self._ended(work) if is_synchronous else self._begun(work)
 
     def _device(self, device: Any) -> _pipeline.Device:
         if device not in self._devices:
@@ -212,4 +232,4 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         started = [work for work in works if work is not DONE]
         if not started and event is not None:
             event.end()
-        return _work.joined(started, result, event) if started else DONE
+        return _work.Joined(started, result, event) if started else DONE

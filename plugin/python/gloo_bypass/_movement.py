@@ -1,19 +1,23 @@
 """Operations that move data and add nothing: gathers, broadcast, scatter, all-to-all, barriers, messages."""
 
+import contextlib
 import datetime
+import time
 from typing import Any, List, Optional, Sequence, Tuple
 
 import torch
 
 from . import _profiling, _tensors as of
-from ._calls import Tensors, c10d, check_numel, check_pairs, listed, only, options_of, root_of
+from ._calls import Tensors, await_key, c10d, check_numel, check_pairs, listed, only, options_of, root_of
 from ._reductions import Reductions
 from ._several import check_alike
 from ._tensors import ArgumentError, Staging
-from ._work import DONE, Message, Work, milliseconds
+from ._work import Message, Work, milliseconds, tensors_in
 
 _ANY_PEER = -1
 _TAGS = 0xFFFFFFFF
+#: How long rank 0 of a monitored barrier waits for those that have come to read the answer.
+_LONGEST_READ_S = 5.0
 
 
 class Movement(Reductions):
@@ -239,13 +243,15 @@ class Movement(Reductions):
         if self._rank == 0:
             text = self._let_pass(prefix, limit, wait_all_ranks)
             store.set(f"{prefix}/go", text)
+            self._await_readers(prefix)
             if text:
                 raise RuntimeError(f"gloo_bypass: [Rank 0]: {text}")
             return
         store.set(f"{prefix}/{self._rank}", "")
         try:
-            store.wait([f"{prefix}/go"], limit)
+            await_key(store, f"{prefix}/go", milliseconds(limit))
             text = bytes(store.get(f"{prefix}/go")).decode()
+            store.set(f"{prefix}/{self._rank}/has read", "")
         except RuntimeError as error:
             text = str(error)
         if text:
@@ -264,7 +270,7 @@ class Movement(Reductions):
         for rank in range(1, self._size):
             left = max(end - datetime.datetime.now(), datetime.timedelta(milliseconds=1))
             try:
-                self._own_store.wait([f"{prefix}/{rank}"], left)
+                await_key(self._own_store, f"{prefix}/{rank}", milliseconds(left))
             except RuntimeError:
                 missing.append(rank)
                 if not wait_all_ranks:
@@ -273,6 +279,15 @@ class Movement(Reductions):
             return ""
         names = ("Rank " if len(missing) == 1 else "Ranks ") + ", ".join(map(str, missing))
         return f"{names} failed to pass monitoredBarrier in {took}"
+
+    def _await_readers(self, prefix: str) -> None:
+        """The store may end with rank 0, and the others look only now and then."""
+        end = time.monotonic() + _LONGEST_READ_S
+        for rank in range(1, self._size):
+            if self._own_store.check([f"{prefix}/{rank}"]):
+                left = max(0, round(1000 * (end - time.monotonic())))
+                with contextlib.suppress(RuntimeError):  # it may have given up
+                    await_key(self._own_store, f"{prefix}/{rank}/has read", left)
 
     # --- messages ---
 
@@ -312,18 +327,23 @@ class Movement(Reductions):
         return self._message(operation, f"recv from {sender} with tag {tag}", [tensor], finish, event)
 
     def _message(self, operation: Any, what: str, *more: Any) -> Work:
-        return Message(operation, self._timeout_ms or milliseconds(self._timeout), self._door.abort, what, *more)
+        limit_ms = self._timeout_ms or milliseconds(self._timeout)
+        return self._begun(Message(operation, limit_ms, self._door.abort, what, *more))
 
     def _check_peer(self, peer: int) -> None:
         if not 0 <= peer < self._size or peer == self._rank:
             raise ArgumentError(f"gloo_bypass: rank {self._rank} of {self._size} has no peer {peer}")
 
-    # --- coalescing: on the CPU there is nothing to gain ---
+    # --- coalescing: on the CPU there is nothing to gain, so what is started meanwhile starts at once ---
 
     def _start_coalescing(self, device: Any) -> None:
         if (entry := self._others.get(torch.device(device).type)) is not None:
             entry[1]._start_coalescing()
+        else:
+            self._coalesced_works = []
 
     def _end_coalescing(self, device: Any) -> Any:
-        entry = self._others.get(torch.device(device).type)
-        return DONE if entry is None else entry[1]._end_coalescing()
+        if (entry := self._others.get(torch.device(device).type)) is not None:
+            return entry[1]._end_coalescing()
+        works, self._coalesced_works = self._coalesced_works or [], None
+        return self._join(works, [tensor for work in works for tensor in tensors_in(work._result)])

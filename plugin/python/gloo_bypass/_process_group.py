@@ -23,13 +23,12 @@ import torch.distributed as dist
 from gloo_bypass_autoload import NAME, Request
 
 from . import _door, _library, _other_backends, _stats, _work
-from ._calls import c10d
+from ._calls import await_key, c10d
 from ._membership import Membership, Unconnected
 from ._queue import Queue
 from ._tensors import ArgumentError
 from ._work import milliseconds
 
-_LONGEST_PAUSE_S = 0.1
 #: How long a group's end waits for what this rank has started and peers may still need. Not if an exception ends it, so
 #: that the others learn of it at once.
 _LONGEST_DRAIN_MS = 60_000
@@ -65,22 +64,18 @@ def _store_asked(store: Any) -> Callable[[str, str, bytes, int], bytes]:
             return b""
         if what == "has":
             return b"1" if store.check([key]) else b"0"
-        _await(store, key, timeout_ms)
+        await_key(store, key, timeout_ms, _door.is_asked)
         return bytes(store.get(key))
 
     return ask
 
 
-def _await(store: Any, key: str, timeout_ms: int) -> None:
-    """Looks again and again: a wait of TCPStore's holds a lock, which the program needs again once it has given up, and
-    several short ones would print a warning each."""
-    end = time.monotonic() + timeout_ms / 1000
-    pause = 0.001
-    while not store.check([key]):
-        if time.monotonic() >= end or not _door.is_asked():
-            raise RuntimeError(f"{key} did not come in {timeout_ms} ms")
-        time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE_S)
+def _client_beside(store: Any) -> Any:
+    """Another client of the store's server: the program's answers nobody while the program waits in it."""
+    try:
+        return store.clone()
+    except (AttributeError, RuntimeError):  # an older PyTorch; a store that the program has written
+        return store
 
 
 def _aborting(reference: "Callable[[], Optional[ProcessGroup]]") -> Callable[[], None]:
@@ -146,8 +141,9 @@ class ProcessGroup(Membership):
             milliseconds(timeout),
             transport,
             os.environ.get("GLOO_SOCKET_IFNAME", ""),
-            _store_asked(own_store),
+            _store_asked(_client_beside(own_store)),
         )
+        self._text = self._door.describe()
         _stats.group_is_made(transport)
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
         self._rank, self._size, self._own_store = rank, size, own_store
@@ -155,7 +151,7 @@ class ProcessGroup(Membership):
         self._sequence = self._splits = self._barriers = 0
 
     def __repr__(self) -> str:
-        return f"<gloo_bypass.ProcessGroup, rank {self._rank}: {self._door.describe()}>"
+        return f"<gloo_bypass.ProcessGroup, rank {self._rank}: {self._text}>"
 
     # --- its end ---
 

@@ -44,7 +44,7 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
             when_all_are_done(operations, event.end)
         self._fault: Optional[BaseException] = None  # of taking results back
         #: Copies to a device's memory belong on the stream of whoever waits.
-        self._settles_alone = finish is not None and not arrivals and all(one.is_cpu for one in _tensors_in(result))
+        self._settles_alone = finish is not None and not arrivals and all(one.is_cpu for one in tensors_in(result))
         if self._settles_alone:
             when_all_are_done(operations, self._settle_unasked)
 
@@ -149,13 +149,13 @@ class Message(Work):
         )
 
 
-def _tensors_in(result: Sequence[Any]) -> List[torch.Tensor]:
+def tensors_in(result: Sequence[Any]) -> List[torch.Tensor]:
     return [tensor for each in result for tensor in (each if isinstance(each, (list, tuple)) else (each,))]
 
 
 def devices_of(result: Sequence[Any]) -> List[torch.device]:
     """That a future has to know of, so that streams which use its value wait for it. `result`: tensors, or lists."""
-    tensors = _tensors_in(result)
+    tensors = tensors_in(result)
     if all(tensor.is_cpu for tensor in tensors):
         return []
     return list({tensor.device for tensor in tensors if tensor.is_cuda})
@@ -194,17 +194,25 @@ class _Done(Work):
 DONE: Work = _Done()
 
 
-def joined(works: Sequence[Work], result: List[torch.Tensor], event: Optional[_profiling.Event] = None) -> Work:
-    """One that has ended when all have."""
+class Joined(Work):
+    """Has ended when all of these have."""
 
-    def finish() -> None:
-        for work in works:
+    def __init__(
+        self, works: Sequence[Work], result: List[torch.Tensor], event: Optional[_profiling.Event] = None
+    ) -> None:
+        self._works = works
+        operations = [operation for work in works for operation in work._operations]
+        arrivals = [arrival for work in works for arrival in work._arrivals]
+        copies = any(work._finish is not None for work in works)
+        super().__init__(operations, result, self._settle_all if copies else None, event, arrivals)
+
+    def _await(self) -> None:
+        for work in self._works:  # a message has a limit of its own
+            work._await()
+
+    def _settle_all(self) -> None:
+        for work in self._works:
             work._settle()
-
-    operations = [operation for work in works for operation in work._operations]
-    arrivals = [arrival for work in works for arrival in work._arrivals]
-    copies = any(work._finish is not None for work in works)
-    return Work(operations, result, finish if copies else None, event, arrivals)
 
 
 def serve() -> None:

@@ -97,6 +97,15 @@ def beyond_gloo():
         assert call().wait()
 
 
+def tensors_without_memory(size):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate, distribute_tensor
+
+    freed = torch.ones(4)
+    freed.untyped_storage().resize_(0)
+    return [distribute_tensor(torch.ones(4), init_device_mesh("cpu", (size,)), [Replicate()]), freed]
+
+
 @case
 def wrong_arguments():
     rank, size = start()
@@ -133,6 +142,16 @@ def wrong_arguments():
     assert "peer" in raised(ValueError, lambda: group.send([one], size, 0))
     raised(RuntimeError, lambda: dist.all_reduce(torch.ones(2, dtype=torch.int32), dist.ReduceOp.AVG))
     raised(RuntimeError, lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND))
+    for tensor in tensors_without_memory(size):
+        for call in (
+            lambda: dist.all_reduce(tensor),
+            lambda: dist.all_reduce(tensor, async_op=True),
+            lambda: dist.broadcast(tensor, 0),
+            lambda: dist.all_gather_into_tensor(whole, tensor),
+            lambda: group.allreduce_coalesced([tensor]),
+            lambda: group.send([tensor], 1 - rank, 0),
+        ):
+            assert "no memory of its own" in raised(ValueError, call)
     dist.all_reduce(one)  # nothing of that has reached the others
     assert one[0] == size
 
@@ -213,9 +232,11 @@ def other_devices():
         dist.all_reduce(tensor)
         assert tensor[0] == size
         assert dist.get_backend(dist.new_group()) == dist.get_backend()
+        part = group.split_group([rank])
+        assert isinstance(part._get_backend(torch.device("cuda")), dist.ProcessGroupGloo)
         dist.barrier()
         dist.destroy_process_group()
-        del group  # and with it rank 0's store, which the next groups would find full of these groups' keys
+        del group, part  # and with it rank 0's store, which the next groups would find full of these groups' keys
         gc.collect()
 
 
@@ -294,6 +315,77 @@ def all_to_all_in_place():
 
 
 @case
+def first_message_while_others_are_in_a_barrier():
+    """All ranks connect for it, those that wait in the barrier too."""
+    rank, size = start()
+    began = time.monotonic()
+    tensor = torch.full((1,), rank + 1.0)
+    work = dist.isend(tensor, 1) if rank == 0 else None
+    if rank == 0 and size > 2:
+        work.wait()
+    if rank == 1:
+        dist.recv(tensor, 0)
+        assert tensor == 1
+    dist.monitored_barrier()
+    if rank == 0:
+        work.wait()
+    assert time.monotonic() - began < 10
+
+
+@case
+def first_message_while_the_program_waits_in_its_store():
+    """TCPStore's client answers nobody else meanwhile."""
+    rank, size = start()
+    began = time.monotonic()
+    store, tensor = dist.distributed_c10d._get_default_store(), torch.full((1,), rank + 1.0)
+    if rank == 0:
+        work = dist.isend(tensor, 1)
+        store.wait(["received"], seconds(30))
+        work.wait()
+    else:
+        dist.recv(tensor, 0)
+        assert tensor == 1
+        store.set("received", "")
+    assert time.monotonic() - began < 10
+
+
+@case
+def ctrl_c_in_a_monitored_barrier():
+    """Of rank 0, which waits for the others, and of another, which waits for rank 0."""
+    rank, size = start()
+    if rank == 0:
+        interrupted_in(dist.monitored_barrier)
+        touch("first")
+    else:
+        wait_for_file("first")
+        interrupted_in(dist.monitored_barrier)
+    dist.barrier()
+
+
+@case
+def coalesced():
+    """What the manager returns ends when all has ended that was started within it."""
+    rank, size = start()
+    tensors, message = [torch.full((1 << 20,), rank + 1.0) for _ in range(2)], torch.full((1,), rank + 1.0)
+    wide = torch.full((1 << 20, 2), rank + 1.0)
+    if rank == 1:
+        wait_for_file("started")
+        time.sleep(0.5)  # in which a wait for nothing would end
+    manager = dist.distributed_c10d._coalescing_manager
+    with manager(device=torch.device("cpu"), async_ops=True) as works:
+        for tensor in tensors:
+            dist.all_reduce(tensor)
+    with manager(device=torch.device("cpu"), async_ops=True) as others:
+        dist.isend(message, 0) if rank == 1 else dist.irecv(message, 1)
+        dist.broadcast(wide[:, 0], 1, async_op=True)
+    touch("started")
+    works.wait()
+    assert all((tensor == 3).all() for tensor in tensors)
+    others.wait()
+    assert message == 2 and (wide[:, 0] == 2).all()
+
+
+@case
 def barrier_without_a_rank():
     rank, size = start()
     if rank == size - 1:
@@ -366,7 +458,7 @@ def handled_in(call, handler):
     try:
         call()
     except Exception as error:
-        return str(error)
+        return f"{error} {error.__context__}"  # PyTorch's logger asks for the rank in the group, and raises again
     return ""
 
 
@@ -451,6 +543,7 @@ def handler_calls_the_group():
         for call in [*COLLECTIVES, lambda group: dist.isend(torch.ones(1), group=group, group_dst=1)]:
             errors.append(raised(dist.DistBackendError, lambda: call(group)))
         errors.append(raised(dist.DistBackendError, before.wait))
+        assert f"rank {rank}" in repr(group)
         one = torch.ones(1)
         dist.all_reduce(one, group=other)
         assert one == size
@@ -606,18 +699,30 @@ def abort():
 @case
 def forked():
     rank, size = start()
+    described = repr(dist.group.WORLD)
     child = os.fork()
     if child == 0:
         status = 1
         try:
             text = raised(RuntimeError, lambda: dist.all_reduce(torch.ones(1)))
-            status = 0 if "fork" in text else 2
+            status = 0 if "fork" in text and repr(dist.group.WORLD) == described else 2
         finally:
             os._exit(status)
     assert os.waitpid(child, 0)[1] == 0
     tensor = torch.ones(1)
     dist.all_reduce(tensor, async_op=True).get_future().wait()
     assert tensor == size
+
+
+@case
+def described_after_its_end():
+    """PyTorch's messages have a group's text."""
+    rank, size = start()
+    group = dist.new_group()
+    text = repr(group)
+    dist.destroy_process_group(group)
+    assert repr(group) == text and f"rank {rank}" in text, text
+    assert text in raised(ValueError, lambda: dist.get_group_rank(group, 0))
 
 
 @case

@@ -164,6 +164,10 @@ def functional(rank, size):
     ]
     compiled = torch.compile(lambda value: functional.all_reduce(value * 2, "sum", group) + 1, backend="aot_eager")
     results.append(compiled(tensor))
+    counted = torch.compile(
+        lambda value: value / group.size() + group.rank() + dist.get_world_size(), backend="eager", fullgraph=True
+    )
+    results.append(counted(tensor))
     return [(result + 0).double().sum().item() for result in results]
 
 
