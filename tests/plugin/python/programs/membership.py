@@ -181,6 +181,8 @@ def beside_nccl():
     world = dist.group.WORLD
     nccl, world.bound_device_id = world._get_backend(cuda), cuda
     assert nccl.made_with.split_from is None
+    if hasattr(torch, "accelerator"):  # dist.split_group() of later PyTorch asks for the machine's
+        torch.accelerator.is_available, torch.accelerator.current_accelerator = lambda: True, lambda: cuda
     for make in (
         lambda: dist.new_group([0]),
         lambda: world.split_group([0]),
