@@ -1,5 +1,6 @@
 #include "plugin/python/door/operation.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -52,7 +53,9 @@ PyObject* wait(PyObject* self, PyObject* argument) {
   }
   if (!isDone(operation) && refusesHandler(operation->group)) return nullptr;
   if (operation->changed == nullptr) operation->changed = new std::condition_variable;
-  const auto end = deadlineAfter(timeoutMs);
+  // Longer ones, such as timedelta.max, would overflow.
+  constexpr std::chrono::milliseconds kLongest = std::chrono::years(100);
+  const auto end = std::chrono::steady_clock::now() + std::min(std::chrono::milliseconds(timeoutMs), kLongest);
   bool done = false, late = false;
   while (!done && !late) {
     const auto look = std::chrono::steady_clock::now() + kLookForSignals;

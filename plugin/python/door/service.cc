@@ -104,7 +104,7 @@ bool ask(void* context, const char* what, const char* key, const void* value, st
   question->next = own.questions;
   own.questions = question;
   own.work.notify_one();
-  const auto end = deadlineAfter(timeoutMs) + kAnswerGrace;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeoutMs) + kAnswerGrace;
   bool interrupted = false;
   while (!question->answered && !own.closed && !interrupted && std::chrono::steady_clock::now() < end) {
     const auto look = std::min(end, std::chrono::steady_clock::now() + kLookForSignals);

@@ -12,8 +12,6 @@
 #endif
 #include <Python.h>
 
-#include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -29,12 +27,6 @@ namespace gloo_bypass::door {
 
 struct Operation;
 struct Group;
-
-// Longer timeouts, such as timedelta.max, would overflow.
-inline std::chrono::steady_clock::time_point deadlineAfter(std::int64_t timeoutMs) {
-  constexpr std::chrono::milliseconds kLongest = std::chrono::years(100);
-  return std::chrono::steady_clock::now() + std::min(std::chrono::milliseconds(timeoutMs), kLongest);
-}
 
 // The module's one lock: of operations' states, of groups' counters, and of the queues. Never held while taking the
 // GIL.
