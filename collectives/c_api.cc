@@ -109,9 +109,7 @@ class Store final : public Rendezvous {
     };
     const TimePoint asked = monotonicNow();
     if (store_.get(store_.context, key.c_str(), timeout.count(), take, &value, error, sizeof(error)) == 0) return value;
-    Error why = failed(error);
-    if (monotonicNow() - asked < timeout / 2) why.code = ErrorCode::kUnavailable;  // it is the store that failed
-    return why;
+    return noValue(failed(error).message, monotonicNow() - asked, timeout);
   }
   Result<bool> has(const std::string& key) override {
     char error[1024] = "";

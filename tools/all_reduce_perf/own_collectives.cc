@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "tools/common/error.h"
+#include "transport/progress/progress_engine.h"
 
 namespace gloo_bypass {
 namespace {
@@ -37,13 +38,14 @@ class StoreRendezvous final : public Rendezvous {
   }
   Result<std::vector<std::byte>> get(const std::string& key, std::chrono::milliseconds timeout) override {
     std::vector<std::byte> value;
+    const TimePoint asked = monotonicNow();
     Status status = guarded([&] {
       store_->wait({key}, timeout);
       const std::vector<char> text = store_->get(key);
       const auto bytes = std::as_bytes(std::span(text));
       value.assign(bytes.begin(), bytes.end());
     });
-    if (!status) return status;
+    if (!status) return collectives::noValue(status.error().message, monotonicNow() - asked, timeout);
     return value;
   }
   Result<bool> has(const std::string& key) override {
