@@ -135,7 +135,7 @@ struct TransportConfig {
   Duration spin = std::chrono::microseconds(200);
   int engineCpu = -1;
   bool ownCollectives = false;  // programs that say "gloo" get collectives/; read by plugin/python
-  int threads = 0;           // at most, of one rank, for copies and sums of large vectors inside a host; 0: its cores
+  int threads = 0;           // at most, of one rank, for copies and sums of large vectors inside a host; 0: its share
   std::string algorithm;     // of collectives between hosts: "" as the table says, or ChoiceTable::prefer's names
   std::string choices;       // the file of a table that tune measured; "": the built-in one
   bool sumsInOrder = false;  // of ranks, whatever the algorithm, so that bits do not depend on it

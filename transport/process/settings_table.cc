@@ -45,8 +45,8 @@ std::vector<Setting> processSettings() {
                     kField<&Config::ownCollectives>),
       numberSetting(
           "GLOO_BYPASS_THREADS", "", 0, 8,
-          "At most so many threads of one rank for large vectors inside a host, in gloo-bypass's own collectives, and "
-          "no more than it has cores (0: that many); the least of a host's ranks counts",
+          "Threads of one rank for large vectors inside a host, in gloo-bypass's own collectives: at most this many, "
+          "and at most its share of the cores; 0: its share. The least that a rank of the host sets holds for all",
           kField<&Config::threads>),
       textSetting("GLOO_BYPASS_ALGORITHM", "names in small letters", isAlgorithmNames,
                   "Algorithms of gloo-bypass's own collectives between hosts, by name: ring, or "
