@@ -90,11 +90,22 @@ def require_handshakes():
         )
 
 
+def join():
+    """Over TLS only with handshakes. Since 2.12 PyTorch from PyPI is built without TLS, and names a device instead."""
+    encrypts = torch_rank.transport() == transports.TLS
+    try:
+        torch_rank.join(TIMEOUT_S)
+    except RuntimeError as error:
+        if encrypts and "unsupported gloo device" in str(error):
+            raise RuntimeError(f"{transports.TLS}: PyTorch {torch.__version__} was built without it") from error
+        raise
+    if encrypts:
+        require_handshakes()
+
+
 def measure(module, device, settings, path):
     program = importlib.import_module(f"gloo_bypass_tools.compare_programs.{module}")
-    torch_rank.join(TIMEOUT_S)
-    if torch_rank.transport() == transports.TLS:
-        require_handshakes()
+    join()
     group, samples = Group(device_of(device)), Samples()
     checksum = program.measure(group, settings, samples)
     dist.barrier()  # so that the end of a rank which fails now is not the failure of another one
