@@ -70,6 +70,7 @@ struct OperationFault {
   std::uint64_t skip = 0;                // how many matching operations succeed before
   ibv_wc_status status = IBV_WC_RETRY_EXC_ERR;
   bool delivered = false;  // true: it was executed, only its acknowledgement was lost
+  Duration late{};         // not zero: it was executed, its acknowledgement comes so late, and it succeeds
 };
 
 struct SoftwareRnicCounters {

@@ -1,6 +1,7 @@
 // Private to software_rnic: what the adapter does with a work request.
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "tests/support/software_rnic_fabric.h"
 
@@ -40,6 +41,7 @@ class Stepper {
     if (qp_.hardwareState != IBV_QPS_RTS || qp_.dead) return unschedule();
     if (!qp_.execution && !begin()) return early_ ? Step::kWait : Step::kIdle;
     Execution& execution = *qp_.execution;
+    if (execution.delivered) return succeed();
     if (execution.timerRunning) {
       if (execution.retriesLeft == 0) return failRequest(IBV_WC_RETRY_EXC_ERR);
       --execution.retriesLeft;
@@ -103,6 +105,8 @@ class Stepper {
       }
       const OperationFault struck = *fault;
       fabric_.faults.erase(fault);
+      execution.acknowledgementLate = struck.late;
+      if (struck.late > Duration{}) break;
       if (!struck.delivered) return struck.status;
       execution.acknowledgementLost = true;
       execution.lostStatus = struck.status;
@@ -396,6 +400,10 @@ class Stepper {
   }
 
   Step succeed() {
+    if (const Duration late = std::exchange(qp_.execution->acknowledgementLate, {}); late > Duration{}) {
+      qp_.execution->delivered = true;
+      return wait(late);
+    }
     if (qp_.execution->acknowledgementLost) return failRequest(qp_.execution->lostStatus);
     SendRequest& done = request();
     auto& counters = fabric_.counters;

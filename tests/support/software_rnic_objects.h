@@ -182,6 +182,8 @@ struct Execution {
   bool timerRunning = false;  // the last try was lost
   bool acknowledgementLost = false;
   ibv_wc_status lostStatus = IBV_WC_SUCCESS;
+  Duration acknowledgementLate{};
+  bool delivered = false;  // only that acknowledgement is still to come
   int retriesLeft = 0;
   int rnrRetriesLeft = 0;
 };

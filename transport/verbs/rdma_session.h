@@ -180,6 +180,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   void takeReturned(const RdmaFrame& frame);
   void onDone(std::uint64_t id);
   void finishSend(std::uint64_t id);
+  void settleConfirmed();
   AnnouncedSend endAnnounced(std::uint64_t id);
   AnnouncedSend& announcedSend(std::uint64_t id);
 
@@ -256,7 +257,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   RingQueue<std::uint64_t> toEnd_;  // confirmed by the peer, with windows to invalidate
   // While the device's windows are all in other sessions' use: when to ask again, and until when.
   TimePoint windowsAt_ = kNever, windowsUntil_ = kNever;
-  // Complete since the queue pairs are gone; setState() tells the observer.
+  // Complete since the queue pairs are gone, or the peer said so in its bye; setState() tells the observer.
   std::vector<OperationToken> ended_;
   std::size_t eagerLimit_ = 0;
   std::uint32_t framesSent_ = 0, slotsReturned_ = 0;   // totals, modulo 2^32

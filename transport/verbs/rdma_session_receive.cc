@@ -328,6 +328,7 @@ void RdmaSession::onBye() {
   // What has arrived whole can still be received; READs would fail, and must not land after this.
   endReads();
   outgoing_.clear();
+  settleConfirmed();
   forgetReceives();
   setState(ChannelState::kPeerClosed);
 }

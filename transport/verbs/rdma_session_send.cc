@@ -213,6 +213,16 @@ void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
   markDirty();
 }
 
+// The peer has left, and said which frames it had taken by then. The adapter's word for the others may still come; no
+// send completes after the peer has closed.
+void RdmaSession::settleConfirmed() {
+  for (std::size_t i = 0; i < posted_.size(); ++i) {
+    const auto confirms = std::exchange(posted_.at(i).confirms, std::nullopt);
+    const std::uint32_t place = sentFrames_ + static_cast<std::uint32_t>(i) - slotsReturned_;
+    if (confirms && place >= 1u << 31) ended_.push_back(*confirms);
+  }
+}
+
 // Fills in what every frame carries.
 void RdmaSession::takeReturned(const RdmaFrame& frame) {
   const std::uint32_t slots = frame.slotsReturned - slotsReturned_;

@@ -80,6 +80,32 @@ TEST_F(RdmaFaults, ConfirmedSend_CompletesOnceThePeersAdapterHasIt) {
   }
 }
 
+TEST_F(RdmaFaults, ConfirmedSend_PeerLeavesBeforeItsAdapterAnswers_CompletesOnceAndBeforeThat) {
+  open();
+  rnic.failOperation({.context = a->context, .opcode = IBV_WR_SEND, .late = std::chrono::milliseconds(300)});
+  const auto small = patterned(300, 2);
+  a->exclusive([&] {
+    const SendRequest request{
+        .token = 2, .key = {MessageKind::kUnbound, 1}, .data = small.data(), .length = small.size(), .confirmed = true};
+    ASSERT_TRUE((*a)[0].handle->postSend(request).ok());
+  });
+  std::vector<std::byte> received(300);
+  ASSERT_TRUE(b->receive(1, 1, received).ok());
+  ASSERT_TRUE(b->waitReceived(1));
+  b->close(false);
+  ASSERT_TRUE(a->waitState(ChannelState::kPeerClosed));
+  const auto timesSent = [&] {
+    int times = 0;
+    a->exclusive([&] { times = (*a)[0].record.sent[2]; });
+    return times;
+  };
+  EXPECT_EQ(timesSent(), 1);
+  const auto before = rnic.counters().operations[IBV_WR_SEND];
+  ASSERT_TRUE(a->wait([&] { return rnic.counters().operations[IBV_WR_SEND] > before; }));
+  a->close(false);
+  EXPECT_EQ(timesSent(), 1);
+}
+
 TEST_F(RdmaFaults, QueuePairDiesAndControlLives_BothFailWithinTheRetries) {
   open();
   rnic.killQueuePair(notedQueuePairs()[2]);  // frames and READs of a, frames of b
