@@ -139,10 +139,13 @@ Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
   return device_.control->connect(id_, peerId_, peer.controlIp, peer.controlPort, keys);
 }
 
-bool RdmaSession::hasQueuePair(std::uint32_t number) const {
+bool RdmaSession::hasQueuePair(const RailQueues& queues, std::uint32_t number) const {
   const auto is = [number](const std::unique_ptr<QueuePair>& pair) { return pair && pair->number() == number; };
-  return is(frames_) || std::any_of(reads_.begin(), reads_.end(),
-                                    [&](const ReadsRail& rail) { return is(rail.pair) || is(rail.served); });
+  for (std::size_t i = 0; i < reads_.size(); ++i) {
+    if (device_.rails[i].get() != &queues) continue;
+    return is(reads_[i].pair) || is(reads_[i].served) || (i == 0 && is(frames_));
+  }
+  return false;
 }
 
 bool RdmaSession::completesIn(const ibv_cq* queue) const {
@@ -260,7 +263,7 @@ bool RdmaSession::pumpEnd(TimePoint now) {
   return false;
 }
 
-void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
+void RdmaSession::onWorkFailed(WorkKind kind, std::uint32_t number, ibv_wc_status status) {
   markDirty();
   if (state_ == ChannelState::kClosed) {
     ending_ = Ending::kFinished;  // our bye will never be acknowledged
@@ -270,7 +273,8 @@ void RdmaSession::onWorkFailed(WorkKind kind, ibv_wc_status status) {
   const char* what = kind == WorkKind::kRead     ? "RDMA READ"
                      : kind == WorkKind::kWindow ? "bind or invalidation of a memory window"
                                                  : "SEND";
-  std::string message = fmt::format("RDMA device {}: a {} failed: {}", device_.rails[0]->rail().deviceName, what,
+  const std::size_t rail = kind != WorkKind::kFrame && number < device_.rails.size() ? number : 0;
+  std::string message = fmt::format("RDMA device {}: a {} failed: {}", device_.rails[rail]->rail().deviceName, what,
                                     device_.api.completionStatusName(status));
   ErrorCode code = ErrorCode::kPeerVanished;
   switch (status) {

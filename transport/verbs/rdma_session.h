@@ -81,7 +81,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   // Completions.
   void onReceived(std::uint32_t slot, const ibv_wc& completion);
   void onSent(WorkKind kind, std::uint32_t number);
-  void onWorkFailed(WorkKind kind, ibv_wc_status status);
+  void onWorkFailed(WorkKind kind, std::uint32_t number, ibv_wc_status status);
 
   // Sends what may be sent, and looks at timers and at the peer's end; asks for the data of announced messages if it
   // `mayRead`. True if anything happened.
@@ -95,7 +95,8 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   ChannelCounters counters() const override { return counters_; }
   std::uint32_t index() const { return static_cast<std::uint32_t>(number()); }
   std::uint32_t key() const { return index(); }
-  bool hasQueuePair(std::uint32_t number) const;
+  // Numbers are a device's own.
+  bool hasQueuePair(const RailQueues& queues, std::uint32_t number) const;
   bool completesIn(const ibv_cq* queue) const;
   bool drained() const override { return (ending_ != Ending::kFlushing && ending_ != Ending::kByeSent) || peerGone(); }
   bool finished() const override { return ending_ == Ending::kFinished; }
@@ -187,7 +188,7 @@ class RdmaSession final : public ChannelSession, private ControlObserver {
   // The peer's right to read (rdma_session_windows.cc)
   Offer offer(const SendRequest& request);
   bool windowRoom() const;
-  bool takeWindows(AnnouncedSend& send);
+  std::size_t takeWindows(AnnouncedSend& send);
   void giveWindows(AnnouncedSend& send);
   bool mayGetWindows();
   void destroyWindows(AnnouncedSend& send);

@@ -32,13 +32,15 @@ RdmaSession::Offer RdmaSession::offer(const SendRequest& request) {
       return Offer::kFailed;
     }
     send.registration = registration.value();
-    if (send.registration->needsWindow && (!windowRoom() || !takeWindows(send))) {
+    std::size_t rails = 0;
+    if (send.registration->needsWindow && (!windowRoom() || (rails = takeWindows(send)) < reads_.size())) {
       const int error = errno;
       device_.registrations->release(send.registration);
       if (!announced_.empty() || mayGetWindows()) return Offer::kWaits;
       fail({ErrorScope::kSession, ErrorCode::kExhausted,
             fmt::format("RDMA device {}: no memory window more ({}); it allows {} to all processes together",
-                        device_.rails[0]->rail().deviceName, std::strerror(error), device_.rails[0]->limits().max_mw)});
+                        device_.rails[rails]->rail().deviceName, std::strerror(error),
+                        device_.rails[rails]->limits().max_mw)});
       return Offer::kFailed;
     }
   }
@@ -60,17 +62,17 @@ bool RdmaSession::windowRoom() const {
   return true;
 }
 
-// False, with errno: the device allows no more.
-bool RdmaSession::takeWindows(AnnouncedSend& send) {
+// The rails that gave one: all, or with errno those before the one whose device allows no more, and `send` has none.
+std::size_t RdmaSession::takeWindows(AnnouncedSend& send) {
   for (std::size_t i = 0; i < reads_.size(); ++i) {
     send.windows[i] = device_.rails[i]->windows().take();
     if (send.windows[i] != nullptr) continue;
     const int error = errno;
     giveWindows(send);
     errno = error;
-    return false;
+    return i;
   }
-  return true;
+  return reads_.size();
 }
 
 void RdmaSession::giveWindows(AnnouncedSend& send) {

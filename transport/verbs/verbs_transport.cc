@@ -202,8 +202,11 @@ void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& even
     case IBV_EVENT_QP_FATAL:
     case IBV_EVENT_QP_REQ_ERR:
     case IBV_EVENT_QP_ACCESS_ERR:
-      fail({ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol, what},
-           [number = event.element.qp->qp_num](const RdmaSession& session) { return session.hasQueuePair(number); });
+      fail({ErrorScope::kSession,
+            event.event_type == IBV_EVENT_QP_FATAL ? ErrorCode::kUnavailable : ErrorCode::kPeerViolatedProtocol, what},
+           [&queues, number = event.element.qp->qp_num](const RdmaSession& session) {
+             return session.hasQueuePair(queues, number);
+           });
       break;
     case IBV_EVENT_CQ_ERR:
       fail({ErrorScope::kDevice, ErrorCode::kUnavailable, what},

@@ -57,7 +57,7 @@ void VerbsTransport::handle(const ibv_wc& completion) {
   } else if (completion.status == IBV_WC_SUCCESS) {
     session->onSent(work.kind, work.number);
   } else {
-    session->onWorkFailed(work.kind, completion.status);
+    session->onWorkFailed(work.kind, work.number, completion.status);
   }
 }
 

@@ -106,6 +106,15 @@ TEST_F(RdmaFaults, ConfirmedSend_PeerLeavesBeforeItsAdapterAnswers_CompletesOnce
   EXPECT_EQ(timesSent(), 1);
 }
 
+TEST_F(RdmaFaults, ReadFailsOnTheSecondDevice_ErrorNamesThatOne) {
+  open(rdmaConfig("soft0,soft1"), rdmaConfig("soft0,soft1"));
+  rnic.failOperation({.context = notedContext("soft1"), .opcode = IBV_WR_RDMA_READ});
+  ASSERT_TRUE(b->receive(1, 1, in).ok());
+  ASSERT_TRUE(a->send(1, 1, data).ok());
+  ASSERT_TRUE(b->waitState(ChannelState::kFailed));
+  EXPECT_TRUE(mentions(b->error(), "RDMA device soft1: a RDMA READ failed")) << b->error().message;
+}
+
 TEST_F(RdmaFaults, QueuePairDiesAndControlLives_BothFailWithinTheRetries) {
   open();
   rnic.killQueuePair(notedQueuePairs()[2]);  // frames and READs of a, frames of b
