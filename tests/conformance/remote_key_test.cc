@@ -291,6 +291,18 @@ TEST_P(RemoteKeys, OwnRank_CopiesAtOnce) {
   EXPECT_EQ(expected, target.bytes);
 }
 
+TEST_P(RemoteKeys, OwnRank_RefusesTwice_FirstReasonStays) {
+  auto& here = connect(2);
+  const Mesh other = connectedMesh(GetParam(), 2);
+  Memory target(here, 50), source(here, 50, 'p'), elsewhere(*other.contexts[0], 50);
+  const Key gone = keyFor(here, target), wrong = keyFor(here, elsewhere);
+  target.owner.reset();
+  source->put(*gone, kSlot, 0, 0, 50);
+  source->put(*wrong, kSlot, 0, 0, 50);
+  const std::string text = ioExceptionOf([&] { source->waitSend(); });
+  EXPECT_TRUE(contains(text, "gone")) << text;
+}
+
 TEST_P(RemoteKeys, KeyOfAnotherContext_IsRefusedAndThePairGoesOn) {
   auto& here = connect(2);
   const Mesh other = connectedMesh(GetParam(), 2);

@@ -179,9 +179,10 @@ void UnboundBuffer::accessOwn(const RemoteMessage& request, std::byte* local) {
   group_.exclusive([&] {
     const ExposedMemory::Place place = group_.exposedMemory().find(request);
     if (place.refusal != RemoteRefusal::kNone) {
-      state_.failure =
+      state_.fail(
           makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), ": put or get on its own memory of ", request.length,
-                                     " bytes at offset ", request.offset, " was refused: ", describe(place.refusal)));
+                                     " bytes at offset ", request.offset, " was refused: ", describe(place.refusal))),
+          remoteControlKey());
       return;
     }
     const bool put = request.type == RemoteMessageType::kPut;
