@@ -76,15 +76,19 @@ ExitCode readAll(const AnalyserOptions& options, std::vector<AnalysedCapture>& c
 }
 
 int analyse(const AnalyserOptions& options) {
+  checkWritable("--json", options.jsonPath);
+  checkWritable("--csv-throughput", options.throughputPath);
+  checkWritable("--csv-steps", options.stepsPath);
+  checkWritable("--csv-operations", options.operationsPath);
   std::vector<AnalysedCapture> captures;
   const ExitCode code = readAll(options, captures);
   if (captures.empty()) return code;
+  for (AnalysedCapture& capture : captures) capture.finish();
+  writeResults(options, captures);  // before the tables: who reads those may leave early
   for (std::size_t i = 0; i < captures.size(); ++i) {
-    captures[i].finish();
     fmt::print("{}{}", i > 0 ? "\n" : "", captureTable(captures[i], options.table));
   }
   if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
-  writeResults(options, captures);
   return code;
 }
 

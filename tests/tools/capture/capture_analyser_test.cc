@@ -133,6 +133,16 @@ TEST(CaptureAnalyser, NoMarkers_AreSaid) {
   EXPECT_NE(result.out.find("no step marker"), std::string::npos) << result.out;
 }
 
+TEST(CaptureAnalyser, TableCannotBeWritten_FilesAreThere) {
+  const TemporaryFolder folder;
+  const std::string capture = test::writeFile(folder.path, "a.pcap", twoSteps()), json = folder.path + "/a.json";
+  const std::string command =
+      std::string("exec ") + CAPTURE_ANALYSER_PATH + " " + capture + " --json " + json + " > /dev/full";
+  const auto result = runProgram("/bin/sh", {"-c", command});
+  EXPECT_EQ(result.exitStatus, 1) << result.err;
+  EXPECT_EQ(nlohmann::json::parse(contentsOf(json))["captures"].size(), 1u);
+}
+
 TEST(CaptureAnalyser, BadInput_IsOneLineAndAStatus) {
   const TemporaryFolder folder;
   const std::string empty = test::writeFile(folder.path, "empty", {});
@@ -149,6 +159,7 @@ TEST(CaptureAnalyser, BadInput_IsOneLineAndAStatus) {
   const std::string capture = test::writeFile(folder.path, "a.pcap", twoSteps());
   const auto unwritable = analyse({capture, "--json", "/no/such/folder/a.json"});
   EXPECT_EQ(unwritable.exitStatus, 1);
+  EXPECT_EQ(unwritable.out, "");  // it says so before it reads
   EXPECT_NE(unwritable.err.find("/no/such/folder"), std::string::npos) << unwritable.err;
 }
 
