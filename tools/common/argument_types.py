@@ -76,6 +76,8 @@ def result_file(text):
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise argparse.ArgumentTypeError(f"'{path.parent}' cannot be made a folder: {error.strerror}") from error
+    if path.is_symlink() and path.is_file():
+        raise argparse.ArgumentTypeError(f"'{text}' is a symbolic link to a file: name the file itself")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"'{text}' cannot be written")
     return path

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 
 from gloo_bypass_tools.common.failures import Failure
 from gloo_bypass_tools.report.display import console_for_output
@@ -48,14 +47,8 @@ def drawing():
 
 
 def write_file(path, content):
-    """A file, whole or not at all; what is there and no file (a pipe, /dev/stdout) is written to and stays what it
-    is."""
-    path = Path(path)
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_bytes(content)
-        else:
-            write_whole(path, content)
+        write_whole(path, content)
     except OSError as error:
         raise OutputError(f"cannot write {path}: {error.strerror}") from error
 
