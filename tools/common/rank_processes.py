@@ -1,6 +1,7 @@
 """The ranks of one run as processes: each with a log, awaited together, rank 0's output shown."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -8,10 +9,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from gloo_bypass_tools.common.processes import POLL_S, ended_within, last_lines, start
+from gloo_bypass_tools.common.processes import POLL_S, ended_within, group_signal, last_lines, start
 
 # When a rank has failed, the others say what they saw within this time, or never.
 GRACE_S = 10.0
+# Between the request to stop and the end by force: less than processes.GRACE_S, which a command over this one waits.
+STOP_S = 3.0
 TAIL_LINES = 8
 
 
@@ -65,8 +68,14 @@ class Ranks(list):
     def running(self):
         return [rank for rank in self if rank.process.poll() is None]
 
-    def end(self, limit_s=0.0):
-        """Ends those that still run, by force where they have not ended within the limit."""
+    def end(self, limit_s=STOP_S):
+        """Asks those that still run to stop, and ends by force what has not within the limit."""
+        for rank in self.running():
+            group_signal(rank.process.pid, signal.SIGTERM)
+        self.end_unasked(limit_s)
+
+    def end_unasked(self, limit_s):
+        """Of processes that end by themselves now."""
         deadline = time.monotonic() + limit_s
         for rank in self.running():
             ended_within(rank.process, max(0.0, deadline - time.monotonic()))

@@ -176,7 +176,7 @@ class RankGroup:
             return
         self.quietly("kill", *containers)
         self.waiting = []
-        self.ranks.end(CLIENT_S)
+        self.ranks.end_unasked(CLIENT_S)
 
     def close(self):
         self.stop()

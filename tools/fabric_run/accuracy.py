@@ -9,14 +9,16 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from gloo_bypass_tools.common import program_places
+from gloo_bypass_tools.common import processes, program_places
 from gloo_bypass_tools.common.options import REPEATED, add_number, command_parser
-from gloo_bypass_tools.common.processes import ask
+from gloo_bypass_tools.common.rank_processes import TAIL_LINES
 from gloo_bypass_tools.fabric_run.command import add_fabric
 
 FABRIC_RUN = program_places.script("fabric-run")
 RANK = Path(__file__).resolve().with_name("accuracy_rank.py")
 RUN_S = 120.0
+# Of fabric-run itself, whose limit is that of its ranks.
+START_S = 60.0
 FRAME_HEADERS = 42
 
 DESCRIPTION = """\
@@ -98,19 +100,25 @@ def run_case(case, fabric):
         words = [FABRIC_RUN, "--fabric", fabric, "--output", f"{folder}/run", "--timeout", RUN_S, "--transport", "TCP"]
         words += ["--ranks", 2, "--mtu", case.mtu, "--edge", f"from=r0,to=r1,{case.edge}"]
         rank = [sys.executable, RANK, json.dumps(case.plan), f"{folder}/report.json"]
-        answer = ask([*words, "--", *rank], limit_s=None)
-        if answer.returncode != 0:
-            raise RuntimeError(answer.stderr.strip() or f"status {answer.returncode}")
+        log = Path(folder, "log")
+        outcome = processes.run([*words, "--", *rank], log, RUN_S + START_S)
+        if outcome.status is None:
+            raise RuntimeError(f"not done within {RUN_S + START_S:g} s")
+        if outcome.status != 0:
+            raise RuntimeError("\n".join(processes.last_lines(log, TAIL_LINES + 1)))
         counted = json.loads(Path(folder, "run", "fabric.json").read_text())
         return json.loads(Path(folder, "report.json").read_text()), counted["late_us"]
 
 
-def main(arguments=None):
+def parser_of():
     parser = command_parser("fabric-accuracy", DESCRIPTION, EPILOG)
     add_fabric(parser)
     parser.add_argument("--case", choices=("delay", "rate", "loss"), help="only these; may be repeated", **REPEATED)
     add_number(parser, "--repeat", int, 1, 100, "default 1", default=1)
-    options = parser.parse_args(arguments)
+    return parser
+
+
+def measure(options):
     failed = 0
     try:
         nothing, _ = run_case(NOTHING, options.fabric.absolute())
@@ -136,3 +144,9 @@ def main(arguments=None):
         lateness = ", ".join(f"{late[name]:.0f}" for name in ("p50", "p99", "max"))
         print(f"{found} {'ok' if good else 'NO'} {lateness}", flush=True)
     return 1 if failed else 0
+
+
+def main(arguments=None):
+    options = parser_of().parse_args(arguments)
+    processes.interrupt_once()
+    return measure(options)

@@ -176,4 +176,5 @@ def compare(options):
 
 def main(arguments=None):
     options = parser_of().parse_args(arguments)
+    processes.interrupt_once()
     return exit_status("capture-cost", lambda: compare(options))

@@ -96,7 +96,7 @@ def test_Fuzz_Interrupted_EndsWithoutAFailingInput(release_root, words):
 def test_FabricAccuracy_Interrupted_IsOneLine(release_root):
     executable(release_root.tree / "scripts" / "fabric-run", '#!/bin/sh\ntouch "$DOUBLE_CALLS"\nsleep 60\n')
     said = interrupted(release_root, release_root.calls_file, script="fabric-accuracy")
-    assert said == (130, "", "fabric-accuracy: interrupted\n")
+    assert said == (130, "", "fabric-accuracy: ended by SIGINT\n")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="softroce up needs root")

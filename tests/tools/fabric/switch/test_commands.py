@@ -542,3 +542,19 @@ def test_FabricRun_SignalMidRun_LeavesNothing(tmp_path, number, status):
     assert number == signal.SIGKILL or not list(tmp_path.glob("fabric-run-*"))
     if number != signal.SIGKILL:
         assert counters(output)["seconds"] > 0
+
+
+def test_FabricRun_SignalMidRun_RanksAreAskedToEnd(tmp_path):
+    output = tmp_path / "run"
+    rank = "trap 'echo asked; exit 0' TERM; echo started; while :; do sleep 0.1; done"
+    words = [FABRIC_RUN, "--fabric", FABRIC, "--output", output, "--transport", "TCP", "--ranks", "2"]
+    process = subprocess.Popen([*words, "--", "sh", "-c", rank], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    logs = [output / f"rank-{rank}.log" for rank in range(2)]
+    try:
+        wait_for(lambda: all(log.exists() and log.stat().st_size for log in logs), "ranks")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(BOUND_S) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.wait(BOUND_S)
+    assert all(log.read_text().endswith("asked\n") for log in logs)
