@@ -86,7 +86,6 @@ def settings_of(name):
 def name_by(settings):
     """The transport's name, by the settings of a rank."""
     own = settings.get("GLOO_BYPASS_COLLECTIVES") == "own"
-    sealed = settings.get("GLOO_BYPASS_SECURITY") == "encrypt"
-    return (
-        settings.get("GLOO_DEVICE_TRANSPORT", "TCP") + (OWN_SUFFIX if own else "") + (SEALED_SUFFIX if sealed else "")
-    )
+    device = settings.get("GLOO_DEVICE_TRANSPORT", "TCP")
+    sealed = settings.get("GLOO_BYPASS_SECURITY") == "encrypt" and not is_gloos(device)
+    return device + (OWN_SUFFIX if own else "") + (SEALED_SUFFIX if sealed else "")

@@ -11,7 +11,6 @@ from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, free_port
 
 PLAYER = "gloo_bypass_tools.replay.player"
-CHOOSE_TRANSPORT = ("GLOO_DEVICE_TRANSPORT", "GLOO_BYPASS_COLLECTIVES")
 # Beyond the play itself: PyTorch's import, and ranks that come late.
 START_S = 120.0
 MOST_S = 30 * 86400.0
@@ -36,11 +35,10 @@ def own_rank(plan):
 
 def environment(options, interpreter, folder, alone):
     """Of a rank: `alone`, its place is given by whoever started this one."""
-    chosen = {name: os.environ[name] for name in CHOOSE_TRANSPORT if name in os.environ}
     base = dict(os.environ) | {"PYTHONPATH": interpreter.environment()["PYTHONPATH"], "PYTHONUNBUFFERED": "1"}
     if not alone:
-        base = interpreter.environment() | chosen
-        base |= {"GLOO_BYPASS_MEMIF_DIRECTORY": folder / "m", "GLOO_SOCKET_IFNAME": "lo"}
+        base = interpreter.environment() | {"GLOO_BYPASS_MEMIF_DIRECTORY": folder / "m", "GLOO_SOCKET_IFNAME": "lo"}
+        base |= {name: value for name, value in os.environ.items() if name.startswith("GLOO_")}
         base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": options.plan.ranks}
     if options.transport:
         base |= transports.settings_of(options.transport)

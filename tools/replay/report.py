@@ -56,7 +56,8 @@ def text_of(plan, answers, transport):
         lines.append(f"{name:>6} {shown(traced):>10} {shown(played):>10} {ratio:>7} {shown(waiting):>10}")
     ratio = ratio_of(rows)
     if ratio is not None:
-        lines.append(f"median step but the first: played / traced {ratio:.3f}")
+        which = "the only step" if len({step for step, *_ in rows} - {None}) == 1 else "median step but the first"
+        lines.append(f"{which}: played / traced {ratio:.3f}")
     moved = max(answer["least_bytes"] for answer in answers)
     lines.append(f"{plan.ranks} ranks over {transport}; a rank sent and received at least {moved} bytes there")
     return "\n".join(lines)

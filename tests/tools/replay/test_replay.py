@@ -137,6 +137,17 @@ def test_Replay_WithoutTransport_TakesWhatTheEnvironmentSays(tmp_path):
     write(tmp_path / "run", *[[collective(1, "ALL_REDUCE", 4096)]] * 2)
     done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="UDP")
     assert done.returncode == 0 and "2 ranks over UDP" in done.stdout
+    done = replay(
+        tmp_path / "run", GLOO_DEVICE_TRANSPORT="TCP", GLOO_BYPASS_SECURITY="encrypt"
+    )  # Gloo's knows no seals
+    assert done.returncode == 0 and "2 ranks over TCP;" in done.stdout
+
+
+@needs_plugin
+def test_Replay_SettingOfOurs_ReachesTheRanks(tmp_path):
+    write(tmp_path / "run", *[[collective(1, "ALL_REDUCE", 4096)]] * 2)
+    done = replay(tmp_path / "run", "--transport", "UDP", GLOO_BYPASS_UDP_PORT="none")
+    assert done.returncode == 1 and "GLOO_BYPASS_UDP_PORT" in done.stderr, done.stderr
 
 
 @needs_plugin
