@@ -223,11 +223,13 @@ def add_guest(options, folder, display, measurement):
     plan = replace(plan_of(options), transports=COMPARED, **of_guest | SMALL)
     where = place.Place(place.GUEST, "", True, "this machine has no RDMA device with an active port")
     within = ResultsFolder.create(folder.path / "guest")
-    measurement.record["guest"] = {"folder": "guest"}
-    measurement.save()
     repeat_command = f"scripts/compare --where guest --transports {','.join(COMPARED)}"
     build = options.build.resolve()
-    return GuestMeasurement(options.guest_program, build, plan, within, display, where, repeat_command).run()
+    made = GuestMeasurement(options.guest_program, build, plan, within, display, where, repeat_command)
+    made.save()  # before the record names it: whoever interrupts may have a page
+    measurement.record["guest"] = {"folder": "guest"}
+    measurement.save()
+    return made.run()
 
 
 def shown(path):

@@ -203,10 +203,10 @@ class Comparison(Stages):
 
     def train(self, plan, slug, turn):
         partial = self.folder.place(f"raw/{slug}-rank{{rank}}.jsonl.partial")
-        live = str(partial).replace("{rank}", "0")
+        steps = records.StepsSoFar(str(partial).replace("{rank}", "0"))
 
         def tick():
-            done, last = records.finished_steps(live)
+            done, last = steps.look()
             if last:
                 # null: it is not finite, or this rank had no sample.
                 loss, step_s = last.get("loss"), last.get("t_step_s", 0)

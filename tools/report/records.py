@@ -239,22 +239,30 @@ def read_training(path, transport, repeat, warm_up):
     return steps, run
 
 
-def finished_steps(path):
-    """How far a run has come, from the file it is still writing: (steps done, last step's record or None)."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return 0, None
-    done, last = set(), None
-    for line in text.splitlines():
+class StepsSoFar:
+    """How far a run has come, from the file it is still writing; each look reads what is new in it."""
+
+    def __init__(self, path):
+        self.path, self.offset, self.done, self.last = Path(path), 0, set(), None
+
+    def look(self):
+        """(steps done, last step's record or None)."""
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(record, dict) and record.get("event") == "step":
-            done.add(str(record.get("step")))  # elastic runs repeat some
-            last = record
-    return len(done), last
+            with open(self.path, "rb") as file:
+                file.seek(self.offset)
+                whole, end, _ = file.read().rpartition(b"\n")
+        except OSError:
+            whole, end = b"", b""
+        self.offset += len(whole) + len(end)
+        for line in whole.splitlines():
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and record.get("event") == "step":
+                self.done.add(str(record.get("step")))  # elastic runs repeat some
+                self.last = record
+        return len(self.done), self.last
 
 
 def benchmark_report(path, wanted=REDUCE_SCHEMA):

@@ -27,7 +27,7 @@ def test_training_steps_that_were_repeated_count_once(tmp_path):
     rows, run = records.read_training(path, "TCP", repeat=1, warm_up=1)
     assert [row["step"] for row in rows] == [1, 2, 3, 4] and run["steps"] == 4
     assert [row["step_s"] for row in rows] == [9.0, 3.0, 7.0, 7.0]
-    assert records.finished_steps(path)[0] == 4
+    assert records.StepsSoFar(path).look()[0] == 4
 
 
 def test_training_of_another_transport_is_refused(tmp_path):
@@ -90,12 +90,15 @@ def test_training_missing_file_is_one_line(tmp_path):
         records.read_training(tmp_path / "none", "TCP", 1, 1)
 
 
-def test_finished_steps_of_a_file_being_written_counts_whole_lines(tmp_path):
+def test_steps_so_far_of_a_file_being_written_counts_whole_lines(tmp_path):
     path = write_lines(tmp_path / "a.jsonl", training_records("TCP", steps=3)[:-1])
-    path.write_text(path.read_text()[:-5])
-    done, last = records.finished_steps(path)
-    assert done == 2 and last["step"] == 2
-    assert records.finished_steps(tmp_path / "none") == (0, None)
+    whole = path.read_text()
+    path.write_text(whole[:-5])
+    steps = records.StepsSoFar(path)
+    assert steps.look() == steps.look() and steps.look()[0] == 2 and steps.look()[1]["step"] == 2
+    path.write_text(whole)
+    assert steps.look()[0] == 3 and steps.look()[1]["step"] == 3
+    assert records.StepsSoFar(tmp_path / "none").look() == (0, None)
 
 
 def test_all_reduce_report_gives_a_row_for_each_size_and_transport(tmp_path):
