@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional
 NAME = "bypass"
 _OURS_FOR_GLOO = "GLOO_BYPASS_COLLECTIVES"
 _UNDEFINED = "undefined"
-_LEAST_TORCH = (2, 9)
+_LEAST_TORCH = (2, 6)
 
 
 def asks_for_ours() -> bool:
@@ -197,8 +197,21 @@ def _limited(set_timeout: Callable[..., None]) -> Callable[..., None]:
     return call
 
 
+def _shutting_down(shutdown_backend: Callable[..., None]) -> Callable[..., None]:
+    """PyTorch 2.6's function, which ends NCCL's groups only."""
+
+    @functools.wraps(shutdown_backend)
+    def call(group: Any) -> None:
+        if hasattr(group, "_door"):
+            group.shutdown()
+        else:
+            shutdown_backend(group)
+
+    return call
+
+
 def is_old() -> bool:
-    """Whether this PyTorch forgets the errors of works made in Python."""
+    """Whether our groups were never tried with this PyTorch."""
     import torch
 
     return tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH
@@ -230,6 +243,8 @@ def register() -> None:
         return
     c10d._new_process_group_helper = _watching(c10d._new_process_group_helper, plugin)
     c10d._set_pg_timeout = _limited(c10d._set_pg_timeout)
+    if hasattr(c10d, "_shutdown_backend"):
+        c10d._shutdown_backend = _shutting_down(c10d._shutdown_backend)
     c10d.monitored_barrier = dist.monitored_barrier = _monitored(c10d.monitored_barrier)
 
 

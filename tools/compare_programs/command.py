@@ -59,7 +59,7 @@ def parse(arguments):
         default=DEFAULT_TRANSPORTS,
         metavar="A,B",
         help=f"ratios are to the first (default {','.join(DEFAULT_TRANSPORTS)}); DPDK/own and the like: with "
-        "gloo-bypass's own collectives (PyTorch 2.9 and later); UDP/sealed, UDP/own/sealed: with sealed datagrams, "
+        "gloo-bypass's own collectives (PyTorch 2.6 and later); UDP/sealed, UDP/own/sealed: with sealed datagrams, "
         f"beside {transports.TLS}, PyTorch's TLS (from pip); {', '.join(libraries.BY_NAME)}: other libraries, by the "
         "program all_reduce alone",
     )

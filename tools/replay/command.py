@@ -39,7 +39,7 @@ def parse(arguments):
         "--transport",
         choices=TRANSPORTS,
         metavar="NAME",
-        help=f"of {', '.join(TRANSPORTS)}; /own: with gloo-bypass's own collectives (PyTorch 2.9 and later; default: "
+        help=f"of {', '.join(TRANSPORTS)}; /own: with gloo-bypass's own collectives (PyTorch 2.6 and later; default: "
         "what GLOO_DEVICE_TRANSPORT and GLOO_BYPASS_COLLECTIVES say, else TCP)",
     )
     add_number(parser, "--repeat", int, 1, 1_000_000, "times that all of it is played", default=1)

@@ -36,7 +36,7 @@ def make_group(
 ) -> _Any:
     """A group of ours, a ProcessGroup that torch.distributed does not know of: for libraries that make their groups
     without init_process_group, as torchft's ProcessGroupWrapper._create_pg does. Blocks until all ranks have come, at
-    most for `timeout`, which is also that of its operations. Needs PyTorch 2.9 or later.
+    most for `timeout`, which is also that of its operations. Needs PyTorch 2.6 or later.
     """
     if _is_old():
         _refuse()

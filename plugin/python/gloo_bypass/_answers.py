@@ -9,6 +9,7 @@ from gloo_bypass_autoload import NAME
 
 from ._calls import c10d
 from ._movement import Movement
+from ._old_torch import set_known
 from ._work import milliseconds
 
 
@@ -49,10 +50,10 @@ class Answers(Movement):
         return self._name
 
     def setGroupName(self, name: str) -> None:
-        self._name = self.options.group_name = name
+        self._name = name
+        set_known(self.options, group_name=name)
         for _, backend in self._others.values():
-            if hasattr(backend, "options") and hasattr(backend.options, "group_name"):
-                backend.options.group_name = name
+            set_known(getattr(backend, "options", None), group_name=name)
 
     def getGroupDesc(self) -> str:
         return self._description

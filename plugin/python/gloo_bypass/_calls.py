@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from . import _devices, _pipeline, _profiling, _tensors as of, _work
+from ._old_torch import caller_waits, let_go
 from ._pipeline import Arrival, Block, Plan, carry, carry_on_callers_stream
 from ._queue import Queue
 from ._tensors import ArgumentError, Staging
@@ -127,9 +128,10 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
         event: Optional[_profiling.Event] = None,
     ) -> Work:
         """DONE, if the call is synchronous."""
+        let_go()
         self._sequence += 1
         event = event or _profiling.event_of(self._says, kind, staging.tensors)
-        is_synchronous = not getattr(options, "asyncOp", True)
+        is_synchronous = not getattr(options, "asyncOp", True) or caller_waits()
         if inputs and outputs and inputs is not outputs:
             inputs = staging.apart(inputs, outputs, self._rank)
         settings = (kind, staging.element, reduction, root, uneven, self._limit(options))

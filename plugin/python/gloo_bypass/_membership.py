@@ -10,6 +10,7 @@ from gloo_bypass_autoload import NAME
 
 from . import _other_backends
 from ._answers import Answers
+from ._old_torch import set_known
 from ._work import Work
 
 _UNCONNECTED = -1  # the uuid of a group before its first reconfigure()
@@ -161,5 +162,6 @@ class Membership(Answers):
         self._connect(store, rank, len(handles), opts.timeout or self._timeout)
         before.close()
         self._uuid = opts.uuid
-        self._global_ranks = self.options.global_ranks_in_group = global_ranks
+        self._global_ranks = global_ranks
+        set_known(self.options, global_ranks_in_group=global_ranks)
         return Work((), [])

@@ -8,6 +8,8 @@ import torch.distributed as dist
 from gloo_bypass_autoload import NAME, Request
 from torch.distributed import distributed_c10d as c10d
 
+from ._old_torch import set_known
+
 
 def split_source(whole: Any) -> Any:
     """The backend whose communicator groups of some of its ranks are split from: at all ranks, since NCCL needs all."""
@@ -20,9 +22,7 @@ def _nccl(request: Request, whole: Any, store: Any, rank: int, size: int, timeou
         raise RuntimeError("gloo_bypass: this PyTorch has no NCCL, which " + repr(request.backend) + " asks for")
     options = request.options if isinstance(request.options, nccl.Options) else nccl.Options()
     options._timeout = timeout
-    for field, value in (("global_ranks_in_group", request.ranks), ("group_name", request.group_name)):
-        if hasattr(options, field):
-            setattr(options, field, value)
+    set_known(options, global_ranks_in_group=request.ranks, group_name=request.group_name)
     if (source := split_source(whole)) is not None:
         options.split_from, options.split_color = source, c10d._process_group_color(request.ranks)
     backend = nccl(store, rank, size, options)

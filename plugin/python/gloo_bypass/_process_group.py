@@ -25,6 +25,7 @@ from gloo_bypass_autoload import NAME, Request
 from . import _door, _library, _other_backends, _stats, _work
 from ._calls import await_key, c10d
 from ._membership import Membership, Unconnected
+from ._old_torch import call_known, let_go, set_known
 from ._queue import Queue
 from ._tensors import ArgumentError
 from ._work import milliseconds
@@ -110,7 +111,7 @@ class ProcessGroup(Membership):
         self._request = request
         self._says = NAME if request is None else request.says
         self._global_ranks = [] if request is None else request.ranks
-        self.options.global_ranks_in_group = self._global_ranks
+        set_known(self.options, global_ranks_in_group=self._global_ranks)
         self._others = {}
         self._devices = {}
         self._queue = Queue(_aborting(weakref.ref(self)))
@@ -158,7 +159,7 @@ class ProcessGroup(Membership):
     def abort(self) -> None:
         self._door.abort()
         for _, backend in self._others.values():
-            backend.abort()
+            call_known(backend, "abort")
 
     def shutdown(self) -> None:
         _LIVE.discard(self)
@@ -169,7 +170,8 @@ class ProcessGroup(Membership):
             self._door.close()
             self._queue.close()
         for _, backend in self._others.values():
-            backend.shutdown()
+            call_known(backend, "shutdown", "_shutdown")
+        let_go()
 
 
 def _leave_all() -> None:

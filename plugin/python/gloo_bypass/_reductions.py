@@ -20,7 +20,12 @@ class Reductions(Several):
 
     def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, *, op: Any = None) -> Any:
         # The short way, for one plain tensor of a synchronous call: each attribute costs.
-        if tensors.__class__ is list and len(tensors) == 1 and opts.__class__ is _OPTIONS and not opts.asyncOp:
+        if (
+            tensors.__class__ is list
+            and len(tensors) == 1
+            and opts.__class__ is _OPTIONS
+            and not getattr(opts, "asyncOp", True)
+        ):
             tensor = tensors[0]
             element = of.TYPES.get(tensor.dtype)
             if (
@@ -66,14 +71,16 @@ class Reductions(Several):
         sequence = self._sequence
         own = self._combined(tensors, reduction).coalesce()
         gather = c10d.AllgatherOptions()
-        gather.timeout, gather.asyncOp = opts.timeout, False
+        gather.timeout = opts.timeout
+        if hasattr(gather, "asyncOp"):
+            gather.asyncOp = False
         found = [torch.empty(1, dtype=torch.int64) for _ in range(self._size)]
         self.allgather([found], [torch.tensor([own._nnz()])], gather).wait()
         numbers = [int(number) for number in found]
         pairs: List[Tensors] = []
         for part, along in ((own.indices().t().contiguous(), 1), (own.values(), 0)):
             parts = [torch.empty((number, *part.shape[1:]), dtype=part.dtype) for number in numbers]
-            self._gather_uneven(parts, part, gather)
+            self._gather_uneven(parts, part, gather).wait()
             pairs.append([each.t() for each in parts] if along == 1 else parts)
         whole = of.sum_sparse(pairs[0], pairs[1], own.shape)
         self._sequence = sequence + 1
@@ -82,11 +89,11 @@ class Reductions(Several):
         staging.copy_back()
         return Work((), tensors)  # not DONE: DDP takes the tensor from the work's future
 
-    def _gather_uneven(self, outputs: Tensors, tensor: torch.Tensor, opts: Any) -> None:
+    def _gather_uneven(self, outputs: Tensors, tensor: torch.Tensor, opts: Any) -> Work:
         staging = Staging(of.ALL_GATHER, [tensor, *outputs])
         source = staging.block(staging.input(tensor))
         blocks = staging.outputs(outputs)
-        self._start(of.ALL_GATHER, staging, opts, source, blocks, outputs, uneven=True)
+        return self._start(of.ALL_GATHER, staging, opts, source, blocks, outputs, uneven=True)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllreduceCoalescedOptions, opts)

@@ -61,8 +61,8 @@ class Several(Calls):
         whole = staging.input(tensors[opts.rootTensor if is_root else 0]).detach().clone().contiguous()
         staging.copies = [(tensor, whole) for tensor in tensors]
         block = staging.block(whole)
-        blocks = (block, ()) if is_root else ((), block)
-        return self._start(of.BROADCAST, staging, opts, *blocks, tensors, root=opts.rootRank)
+        source, target = (block, ()) if is_root else ((), block)
+        return self._start(of.BROADCAST, staging, opts, source, target, tensors, root=opts.rootRank)
 
     def _all_gather_several(self, outputs: List[Tensors], inputs: Tensors, opts: Any) -> Any:
         """Each list of outputs gets all ranks' inputs, those of a rank one after the other."""

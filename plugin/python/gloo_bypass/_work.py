@@ -9,6 +9,7 @@ import torch
 import torch.distributed
 
 from . import _door, _profiling
+from ._old_torch import KEEPS_WORKS, let_go, look_after
 from ._pipeline import Arrival
 
 _NO_LIMIT = datetime.timedelta(0)
@@ -33,6 +34,7 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         arrivals: Sequence[Arrival] = (),
     ) -> None:
         super().__init__()
+        look_after(self)
         self._operations = operations
         self._arrivals = arrivals  # of results in a device's memory
         self._result = result
@@ -42,6 +44,8 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         self._event = event
         if event is not None:
             when_all_are_done(operations, event.end)
+        if not KEEPS_WORKS:
+            when_all_are_done(operations, let_go)
         self._fault: Optional[BaseException] = None  # of taking results back
         #: Copies to a device's memory belong on the stream of whoever waits.
         self._settles_alone = finish is not None and not arrivals and all(one.is_cpu for one in tensors_in(result))

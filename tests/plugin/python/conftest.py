@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-from package_runs import PACKAGE_PATH, ROOT, environment_for, installed_torch, run  # noqa: F401  for the tests
+from package_runs import ENTRY_POINT, PACKAGE_PATH, ROOT, environment_for, installed_torch, metadata_in, run  # noqa: F401  for the tests
 
 PROGRAMS = pathlib.Path(__file__).resolve().parent / "programs"
 

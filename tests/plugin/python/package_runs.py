@@ -13,6 +13,17 @@ from ranks import HANG_SECONDS, PYTHON, clean_environment  # noqa: E402
 
 PACKAGE_PATH = os.environ.get("PLUGIN_PYTHON_PATH", "")  # empty: installed where PYTHON finds it
 
+ENTRY_POINT = "[torch.backends]\ngloo_bypass = gloo_bypass_autoload:autoload\n"
+
+
+def metadata_in(folder):
+    """What makes PyTorch call ours: where `folder` is in PYTHONPATH, beside that of the package."""
+    info = folder / "gloo_bypass-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gloo-bypass\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(ENTRY_POINT)
+    return folder
+
 
 def environment_for(folder, **more):
     """The variables of a user who has set none of ours; memif meets in `folder`."""

@@ -6,10 +6,8 @@ import sys
 import textwrap
 
 import pytest
-from conftest import PACKAGE_PATH, environment_for, run
+from conftest import ENTRY_POINT, PACKAGE_PATH, environment_for, metadata_in, run
 from ranks import Ranks
-
-ENTRY_POINT = "[torch.backends]\ngloo_bypass = gloo_bypass_autoload:autoload\n"
 
 
 def pretend_package(folder, body):
@@ -20,13 +18,6 @@ def pretend_package(folder, body):
         (pathlib.Path(PACKAGE_PATH) / "gloo_bypass_autoload.py").read_text()
     )
     return folder
-
-
-def metadata_in(folder):
-    info = folder / "gloo_bypass-0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: gloo-bypass\nVersion: 0\n")
-    (info / "entry_points.txt").write_text(ENTRY_POINT)
 
 
 def call_autoload(folder, transport, *options):
@@ -115,7 +106,7 @@ def test_ImportTorch_NothingIsSet_SaysNothing(tmp_path, installed_torch, options
     assert (result.stdout, result.stderr) == ("True\n", "")
 
 
-def test_ImportTorch_NothingIsSet_GroupOfGloosForOneDeviceHasGloosName(tmp_path, installed_torch):
+def test_ImportTorch_NothingIsSet_GroupOfGloosForOneDeviceHasTheSameName(tmp_path, installed_torch):
     needs_autoload(installed_torch)
     metadata_in(tmp_path)
     program = (
@@ -124,8 +115,11 @@ def test_ImportTorch_NothingIsSet_GroupOfGloosForOneDeviceHasGloosName(tmp_path,
         "print(d.group.WORLD.name())\n"
         "d.destroy_process_group()"
     )
-    result = run(["-c", program], environment_for(tmp_path, PYTHONPATH=f"{tmp_path}:{PACKAGE_PATH}"))
-    assert (result.stdout.splitlines()[-1], result.stderr) == ("gloo", "")
+    environment = environment_for(tmp_path, PYTHONPATH=f"{tmp_path}:{PACKAGE_PATH}")
+    result, without = (
+        run(["-c", program], environment | {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}) for autoload in "10"
+    )
+    assert (result.stdout, result.stderr) == (without.stdout, without.stderr)
 
 
 @pytest.mark.skipif(bool(os.environ.get("PLUGIN_NO_DPDK")), reason="the DPDK transport is not in this build")

@@ -1,20 +1,25 @@
-"""torch.distributed's backend "bypass": every collective against Gloo's, what it does beyond, and how it fails. Ranks
-are processes on this machine."""
+"""torch.distributed's backend "bypass": what it does beyond Gloo, and how it fails. Ranks are processes on this
+machine."""
 
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import pytest
-from conftest import PACKAGE_PATH, PROGRAMS, environment_for, run
+from conftest import PACKAGE_PATH, PROGRAMS, environment_for, metadata_in, run
 from ranks import FROM_WHEEL, HANG_SECONDS, PYTHON, Ranks, clean_environment
 
-LEAST_TORCH = (2, 9)
+LEAST_TORCH = (2, 6)
+
+
+#: A wheel has it; the build folder has not.
+METADATA = None if FROM_WHEEL else tempfile.TemporaryDirectory(prefix="gbt")
+LOADED = {"PYTHONPATH": PACKAGE_PATH if FROM_WHEEL else f"{PACKAGE_PATH}:{metadata_in(pathlib.Path(METADATA.name))}"}
 
 
 def ranks_of(program, size, *arguments, **environment):
-    if PACKAGE_PATH:
-        environment.setdefault("PYTHONPATH", PACKAGE_PATH)
+    environment = LOADED | environment
     load = "wheel" if FROM_WHEEL else "import"
     return Ranks(PROGRAMS / program, size, transport=None, load=load, arguments=arguments, environment=environment)
 
@@ -22,26 +27,7 @@ def ranks_of(program, size, *arguments, **environment):
 @pytest.fixture(scope="module")
 def new_enough(installed_torch):
     if installed_torch < LEAST_TORCH:
-        pytest.skip(f"the backend needs PyTorch 2.9 or later, this is {'.'.join(map(str, installed_torch))}")
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_Collectives_EveryKindAndType_AreAsGloos(new_enough, size):
-    with ranks_of("same_as_gloo.py", size) as ranks:
-        ranks.succeed()
-        assert all(int(ranks.value(rank, "checked")) > 100 for rank in range(size))
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_Messages_TagsAndAnySource_AreAsGloos(new_enough, size):
-    with ranks_of("same_as_gloo.py", size, "messages") as ranks:
-        ranks.succeed()
-
-
-@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
-def test_Collectives_InputsShareMemoryWithOutputs_AreAsGloos(new_enough, transport):
-    with ranks_of("same_as_gloo.py", 2, "inputs_in_outputs", GLOO_DEVICE_TRANSPORT=transport) as ranks:
-        ranks.succeed()
+        pytest.skip(f"the backend needs PyTorch 2.6 or later, this is {'.'.join(map(str, installed_torch))}")
 
 
 @pytest.mark.parametrize(
@@ -70,13 +56,16 @@ def test_Collectives_InputsShareMemoryWithOutputs_AreAsGloos(new_enough, transpo
         ("forked", 2),
         ("described_after_its_end", 2),
         ("tensors_live_until_the_end", 2),
+        ("works_do_not_stay", 2),
         ("callbacks_may_wait", 2),
         ("ends_without_destroying", 3),
         ("ends_with_work_under_way", 2),
         ("many_groups", 2),
     ],
 )
-def test_Group_OfThisCase_BehavesAsItSays(new_enough, case, size):
+def test_Group_OfThisCase_BehavesAsItSays(new_enough, installed_torch, case, size):
+    if case == "first_message_while_the_program_waits_in_its_store" and installed_torch < (2, 9):
+        pytest.skip("stores of PyTorch before 2.9 have one connection")
     with ranks_of("door_behaviour.py", size, case) as ranks:
         ranks.succeed()
         assert [ranks.value(rank, "end") for rank in range(size)] == ["ok"] * size
@@ -223,7 +212,7 @@ def test_Group_OldPyTorch_OneLineSaysNo(installed_torch, tmp_path):
 def check_refusal(program, installed_torch, tmp_path):
     result = run(["-c", program], environment_for(tmp_path), status=1)
     last = result.stderr.strip().splitlines()[-1]
-    needs = f"needs PyTorch 2.9 or later, this is {installed_torch[0]}."
+    needs = f"needs PyTorch 2.6 or later, this is {installed_torch[0]}."
     assert last.startswith(f"RuntimeError: gloo_bypass: the backend 'bypass' {needs}"), last
 
 
@@ -232,7 +221,7 @@ def test_Setting_OwnCollectivesWithOldPyTorch_ImportSaysNo(installed_torch, tmp_
         pytest.skip("this PyTorch is new enough")
     environment = environment_for(tmp_path) | {"GLOO_BYPASS_COLLECTIVES": "own"}
     last = run(["-c", "import gloo_bypass"], environment, status=1).stderr.strip().splitlines()[-1]
-    assert f"needs PyTorch 2.9 or later, this is {installed_torch[0]}." in last, last
+    assert f"needs PyTorch 2.6 or later, this is {installed_torch[0]}." in last, last
 
 
 def test_Setting_OwnCollectivesWithOldPyTorch_ImportAfterTorchsWarningAndGlooGroupsSayNo(installed_torch, tmp_path):
@@ -244,7 +233,7 @@ def test_Setting_OwnCollectivesWithOldPyTorch_ImportAfterTorchsWarningAndGlooGro
         "a.autoload()\n"
         "def said(call):\n"
         "    try: call()\n"
-        "    except RuntimeError as error: return 'needs PyTorch 2.9 or later' in str(error)\n"
+        "    except RuntimeError as error: return 'needs PyTorch 2.6 or later' in str(error)\n"
         "make = lambda: d.init_process_group('gloo', store=d.HashStore(), rank=0, world_size=1)\n"
         "print(said(make), said(lambda: __import__('gloo_bypass')))\n"
     )

@@ -26,22 +26,30 @@ CASES = [
     "functional",
     "post_local_sgd",
 ]
+LEAST = {"fsdp2_and_checkpoint": (2, 7)}
 
 
 def numbers_over(backend, cases=CASES, **environment):
     with ranks_of("door_programs.py", SIZE, backend, *cases, **environment) as ranks:
-        ranks.succeed()
+        if backend == "gloo" and not environment:
+            # Over its Gloo PyTorch aborts now and then when a process ends (its issue 190489).
+            assert {0, -signal.SIGABRT}.issuperset(ranks.wait()), ranks.output(0) + ranks.output(1)
+        else:
+            ranks.succeed()
         return {(case, rank): ranks.value(rank, case) for case in cases for rank in range(SIZE)}
 
 
 @pytest.fixture(scope="module")
-def both(new_enough):  # noqa: F811
-    return numbers_over("bypass"), numbers_over("gloo")
+def both(new_enough, installed_torch):  # noqa: F811
+    cases = [case for case in CASES if installed_torch >= LEAST.get(case, (0, 0))]
+    return numbers_over("bypass", cases), numbers_over("gloo", cases)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_Program_OverOurCollectives_ComputesWhatItDoesOverGloo(both, case):
     ours, gloos = both
+    if (case, 0) not in gloos:
+        pytest.skip("this PyTorch has it for GPUs only")
     for rank in range(SIZE):
         assert ours[case, rank] == gloos[case, rank]
 

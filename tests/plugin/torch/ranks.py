@@ -32,6 +32,7 @@ PACKAGE_MODULES = {
         "_library.py",
         "_membership.py",
         "_movement.py",
+        "_old_torch.py",
         "_other_backends.py",
         "_path_probe.py",
         "_pipeline.py",

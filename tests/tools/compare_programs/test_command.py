@@ -282,7 +282,7 @@ def version_of_torch():
 
 @needs_plugin
 def test_Run_OverEncryptedTransports_IsStoredByTheirNames(tmp_path):
-    wanted = ("TCP", "UDP/sealed", *(["UDP/own/sealed"] if version_of_torch() >= (2, 9) else []))
+    wanted = ("TCP", "UDP/sealed", *(["UDP/own/sealed"] if version_of_torch() >= (2, 6) else []))
     answer = compare(tmp_path, "--programs", "all_reduce", "--transports", ",".join(wanted))
     assert answer.returncode == 0, answer.stdout + answer.stderr
     run = stored_programs.read(tmp_path / "run.json")

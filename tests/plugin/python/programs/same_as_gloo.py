@@ -13,6 +13,7 @@ import sys
 import torch
 import torch.distributed as dist
 
+RELEASE = tuple(int(word) for word in torch.__version__.split(".")[:2])
 SEED = int(os.environ.get("DOOR_SEED", "1"))
 DTYPES = [
     torch.float32,
@@ -46,6 +47,23 @@ def on_view(view, call, group):
         view.copy_(dense)
     else:
         call(view)
+
+
+def for_gloo(tensor, group):
+    """PyTorch's Gloo has not always known each type, even where it only moves bytes: then the bytes, for it alone."""
+    known = RELEASE >= (2, 9) or tensor.dtype in DTYPES
+    return tensor if known or dist.get_backend(group) != "gloo" else tensor.view(torch.uint8)
+
+
+def reduce_scatter_list(output, inputs, group):
+    """PyTorch's Gloo has not always had it: then all-reduces, for it alone."""
+    if RELEASE >= (2, 9) or dist.get_backend(group) != "gloo":
+        dist.reduce_scatter(output, inputs, group=group)
+        return
+    wholes = [given.clone() for given in inputs]
+    for whole in wholes:
+        dist.all_reduce(whole, group=group)
+    output.copy_(wholes[dist.get_rank(group)])
 
 
 # Each takes the group, this rank and the number of ranks; the result is a list of tensors or objects.
@@ -134,7 +152,7 @@ def broadcast(group, rank, size):
     for dtype in [*DTYPES, torch.bool, torch.complex64]:
         for root in range(size):
             results.append(made(rank, (3, 4), dtype, salt=root))
-            dist.broadcast(results[-1], root, group=group)
+            dist.broadcast(for_gloo(results[-1], group), root, group=group)
     whole = made(rank, (8, 8))
     on_view(whole.t()[1:, ::2], lambda tensor: dist.broadcast(tensor, 0, group=group), group)
     return [*results, whole]
@@ -183,7 +201,7 @@ def scatter(group, rank, size):
 @case
 def reduce_scatter(group, rank, size):
     output, second = torch.zeros(7), torch.zeros(4)
-    dist.reduce_scatter(output, [made(rank, (7,), salt=peer) for peer in range(size)], group=group)
+    reduce_scatter_list(output, [made(rank, (7,), salt=peer) for peer in range(size)], group)
     dist.reduce_scatter_tensor(second, made(rank, (4 * size,)), group=group)
     return [output, second]
 
@@ -213,7 +231,7 @@ def inputs_in_outputs(group, rank, size):
         lambda whole, block: dist.all_gather_into_tensor(whole, given(block), group=group),
         lambda whole, block: dist.all_gather(list(whole.chunk(size)), given(block), group=group),
         lambda whole, block: dist.reduce_scatter_tensor(block, given(whole), group=group),
-        lambda whole, block: dist.reduce_scatter(block, parts(whole), group=group),
+        lambda whole, block: reduce_scatter_list(block, parts(whole), group),
     ]
     for root in range(size):
         outputs = (lambda whole: list(whole.chunk(size))) if rank == root else (lambda whole: None)
