@@ -135,6 +135,7 @@ GLANCE = {
     "batch-size": ("t_step", {"bs=16": "step, 2 ranks, 16 samples each"}),
     "precision": ("t_step", {"fp64": "step, 2 ranks, fp64"}),
     "strong-scaling": ("t_step", {"ws=2": "step, 2 ranks, 24 samples in all", "ws=4": "4 ranks"}),
+    "weak-scaling": ("t_step", {"ws=2": "step, 2 ranks, 8 samples each", "ws=4": "4 ranks"}),
     "algorithm": ("time", {"ring-64KiB": "all-reduce of 64 KiB, 4 ranks, 5 ms each way, ring", "bcube-64KiB": "bcube"}),
     "flap": (
         "lost_time",
