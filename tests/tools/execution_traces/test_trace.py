@@ -49,6 +49,13 @@ def test_WrittenAndRead_AreTheSame(tmp_path):
         assert found.nodes == nodes and found.steps_us == {3: 99}
 
 
+def test_Read_NamesBeyondWhatIsKept_AreCut(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "MOST_NAMED", 7)
+    path = tmp_path / "x.0.et"
+    path.write_bytes(trace.as_bytes(Trace([Node(number, "kernel", trace.COMPUTE) for number in range(3)]), "x"))
+    assert [node.name for node in trace.read(path).nodes] == ["kernel", "k", ""]
+
+
 @pytest.mark.parametrize(
     "version, schema_said, accepted",
     [("1.0.0", "", True), ("0.0.4", "", True), ("", "1.0.1", True), ("", "1.0.2-chakra.0.0.4", True), ("", "", True)]
@@ -77,6 +84,10 @@ def attribute(name, **value):
         (schema.Node(id=1), "its type 0 is none"),
         (schema.Node(id=1, type=4, data_deps=[2]), "waits for node 2, which there is not"),
         (schema.Node(id=1, type=4, duration_micros=2**63), "more than a day"),
+        (
+            schema.Node(id=1, type=4, attr=[attribute("pg_name", string_val="g" * (1 << 21))]),
+            "names of groups have over",
+        ),
         (schema.Node(id=1, type=5), "to or from which rank"),
         (schema.Node(id=1, type=5, attr=[attribute("comm_dst", int32_val=-1)]), "comm_dst is no number"),
         (schema.Node(id=1, type=7, attr=[attribute("comm_type", int64_val=10)]), "comm_type is no number from 0 to 9"),

@@ -127,6 +127,10 @@ std::variant<FabricOptions, std::string> parseFabricOptions(int argc, const char
   addCounterOptions(app, options);
   addCaptureOptions(app, options.capture);
   addRunOptions(app, options);
+  // It emulates nothing, and ends.
+  for (const char* name : {"--live", "--stats", "--samples", "--capture"}) {
+    app.get_option("--netem")->excludes(app.get_option(name));
+  }
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   options.checkOnly = app.count("--check") > 0;
   readTexts(texts, options);

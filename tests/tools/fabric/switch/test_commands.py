@@ -82,6 +82,8 @@ def test_Check_Description_PrintsHostsAndEdges():
         (["--ranks", "2", "--netem", "r0"], "--netem r0: give a host"),
         (["--ranks", "2", "--netem", "r0=a b"], "is no interface's name"),
         (["--ranks", "2", "--defaults", "duplication=1%", "--netem", "r0=eth0"], "cannot do duplication"),
+        (["--ranks", "2", "--netem", "r0=eth0", "--stats", "x.json"], "--stats"),
+        (["--ranks", "2", "--netem", "r0=eth0", "--capture", "x.pcapng"], "--capture"),
     ],
 )
 def test_Command_BadInput_IsOneLineAndStatusTwo(words, said):
