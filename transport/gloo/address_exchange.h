@@ -35,7 +35,8 @@ class AddressExchange {
  public:
   // `group` must outlive it.
   AddressExchange(Group& group, std::shared_ptr<gloo_version::ContextStore> store);
-  // Without exclusive access. Waits for the question that the store is being asked, kLongestSlice at most.
+  // Without exclusive access. Waits for the question that the store is being asked: kLongestSlice at most if it waits
+  // for a key there, else as long as the store takes to answer.
   ~AddressExchange();
   AddressExchange(const AddressExchange&) = delete;
   AddressExchange& operator=(const AddressExchange&) = delete;
