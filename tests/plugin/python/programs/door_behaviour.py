@@ -12,6 +12,7 @@ import weakref
 
 import torch
 import torch.distributed as dist
+from stores import tcp_store
 from torch.distributed import _functional_collectives as functional_collectives
 
 CASES = {}
@@ -621,7 +622,7 @@ def ctrl_c_while_ranks_meet():
 def store_after_ctrl_c():
     """The program's store is free again, though a thread of ours was waiting in it."""
     is_first = int(os.environ["RANK"]) == 0
-    store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, is_first, use_libuv=False)
+    store = tcp_store("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, is_first)
     if is_first:
         for _ in range(2):
             interrupted_in(lambda: dist.init_process_group("bypass", store=store, rank=0, world_size=2))

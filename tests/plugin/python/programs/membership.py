@@ -9,6 +9,7 @@ import warnings
 
 import torch
 import torch.distributed as dist
+from stores import tcp_store
 from torch.distributed import distributed_c10d as c10d
 from torch.distributed.device_mesh import init_device_mesh
 
@@ -118,7 +119,7 @@ def merged():
     """Every rank is a program of its own, and they become one group."""
     dist.init_process_group("bypass", store=dist.HashStore(), rank=0, world_size=1)
     is_first = RANK == 0
-    store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), SIZE, is_first, use_libuv=False)
+    store = tcp_store(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), SIZE, is_first)
     group = dist.group.WORLD.merge_remote_group(dist.PrefixStore("merge", store), SIZE, MINUTE, "all", "of all")
     assert is_ours(group) and group.size() == SIZE and (group.group_name, group.group_desc) == ("all", "of all")
     check(group, SIZE)
