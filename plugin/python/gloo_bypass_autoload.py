@@ -10,7 +10,7 @@ import inspect
 import os
 import sys
 import sysconfig
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 #: The backend's name in init_process_group.
 NAME = "bypass"
@@ -210,11 +210,16 @@ def _shutting_down(shutdown_backend: Callable[..., None]) -> Callable[..., None]
     return call
 
 
-def is_old() -> bool:
-    """Whether our groups were never tried with this PyTorch."""
+def torch_release() -> Tuple[int, ...]:
+    """(2, 11)"""
     import torch
 
-    return tuple(int(word) for word in torch.__version__.split(".")[:2]) < _LEAST_TORCH
+    return tuple(int(word) for word in torch.__version__.split(".")[:2])
+
+
+def is_old() -> bool:
+    """Whether our groups were never tried with this PyTorch."""
+    return torch_release() < _LEAST_TORCH
 
 
 def register() -> None:

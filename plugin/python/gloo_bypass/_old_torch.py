@@ -1,4 +1,4 @@
-"""What older PyTorch has not: fields of options, methods of backends, a word on whether a call waits, and works that
+"""In place of what older PyTorch lacks: fields of options, methods of backends, whether a call waits, and works that
 live as long as C++ needs them."""
 
 import ctypes
@@ -6,12 +6,11 @@ import sys
 import threading
 from typing import Any, List
 
-import torch
+from gloo_bypass_autoload import torch_release
 from torch.distributed import distributed_c10d as c10d
 
-_RELEASE = tuple(int(word) for word in torch.__version__.split(".")[:2])
-_OPTIONS_SAY = _RELEASE >= (2, 8)
-KEEPS_WORKS = _RELEASE >= (2, 7)
+_OPTIONS_SAY = torch_release() >= (2, 8)
+KEEPS_WORKS = torch_release() >= (2, 7)
 #: In let_go(): of the list, the loop and the call that counts.
 _OUR_REFERENCES = 3
 _works: List[Any] = []
@@ -34,8 +33,8 @@ def call_known(backend: Any, *names: str) -> None:
 
 
 def caller_waits() -> bool:
-    """Whether PyTorch's own function, which made this call, waits for its end at once, though options do not say so:
-    their asyncOp is missing, or true in any case. The function's argument says it."""
+    """Whether the function of torch.distributed that made this call waits for its end at once. Before 2.8 options do
+    not say so: their asyncOp is missing, or always true. The function's own argument does."""
     if _OPTIONS_SAY:
         return False
     frame = sys._getframe(1)
@@ -45,23 +44,23 @@ def caller_waits() -> bool:
 
 
 def _cpp_references(work: Any) -> int:
-    """intrusive_ptrs to the C++ part of a work, of which this object has one. pybind11 has that part's address first;
-    the part begins with the address of its virtual table, and the count."""
+    """How many intrusive_ptrs hold the C++ part of a work; the Python part has one. A Python object of pybind11 begins
+    with the address of its C++ part, which begins with the address of its virtual table, and the count."""
     part = ctypes.c_void_p.from_address(id(work) + object.__basicsize__).value or 0
     return ctypes.c_uint32.from_address(part + ctypes.sizeof(ctypes.c_void_p)).value
 
 
 def look_after(work: Any) -> None:
-    """C++ of PyTorch 2.6 holds the C++ part of what a call returned, and loses its methods with the Python part. So
-    this holds both until nobody else holds either, as let_go() finds."""
-    if not KEEPS_WORKS:
-        let_go()
-        with _lock:
-            _works.append(work)
+    """For PyTorch 2.6: its C++ holds the C++ part of a work only, and loses the methods with the Python part. Keeps
+    both parts until let_go() finds that nobody else holds either."""
+    let_go()
+    with _lock:
+        _works.append(work)
 
 
 def let_go() -> None:
-    """Of what look_after() has. The last asynchronous call's results and group stay until this, or its group's end."""
+    """Drops the works that nobody else holds any more. Runs at each call, and when an operation or a group ends: until
+    then such a work keeps its results and its group."""
     if not _works:
         return
     with _lock:

@@ -6,6 +6,7 @@ import torch
 
 from . import _profiling, _tensors as of
 from ._calls import UNSET, Tensors, c10d, check_numel, listed, only, options_of, root_of
+from ._old_torch import set_known
 from ._profiling import enabled as profiled
 from ._several import Several, check_alike
 from ._tensors import ArgumentError, Staging, reduction_of
@@ -71,9 +72,7 @@ class Reductions(Several):
         sequence = self._sequence
         own = self._combined(tensors, reduction).coalesce()
         gather = c10d.AllgatherOptions()
-        gather.timeout = opts.timeout
-        if hasattr(gather, "asyncOp"):
-            gather.asyncOp = False
+        set_known(gather, timeout=opts.timeout, asyncOp=False)
         found = [torch.empty(1, dtype=torch.int64) for _ in range(self._size)]
         self.allgather([found], [torch.tensor([own._nnz()])], gather).wait()
         numbers = [int(number) for number in found]

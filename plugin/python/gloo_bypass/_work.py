@@ -34,7 +34,6 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         arrivals: Sequence[Arrival] = (),
     ) -> None:
         super().__init__()
-        look_after(self)
         self._operations = operations
         self._arrivals = arrivals  # of results in a device's memory
         self._result = result
@@ -45,6 +44,7 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         if event is not None:
             when_all_are_done(operations, event.end)
         if not KEEPS_WORKS:
+            look_after(self)
             when_all_are_done(operations, let_go)
         self._fault: Optional[BaseException] = None  # of taking results back
         #: Copies to a device's memory belong on the stream of whoever waits.
