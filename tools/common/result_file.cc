@@ -28,6 +28,9 @@ void checkWritable(const char* flag, const std::string& path) {
     if (::access(file.c_str(), W_OK) != 0) fail(errno);
     return;  // written to, not replaced
   }
+  if (std::filesystem::is_symlink(file, ignored) && std::filesystem::is_regular_file(file, ignored)) {
+    cannotWrite(flag, path, "it is a symbolic link to a file: name the file itself");
+  }
   if (!std::filesystem::is_directory(folder, ignored)) fail(ENOENT);
   if (::access(folder.c_str(), W_OK) != 0) fail(errno);
 }

@@ -9,6 +9,7 @@ import tempfile
 from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
+from gloo_bypass_tools.common.whole_file import write_whole
 from gloo_bypass_tools.compare_links import links
 from gloo_bypass_tools.compare_links.measurement import Measurement
 from gloo_bypass_tools.fabric_run import enclosure, network
@@ -135,7 +136,7 @@ def compare(options, folder, no_namespaces=""):
         path.write_text(json.dumps(record, indent=1) + "\n")
         run = stored_run.read(path)
         if options.json:
-            options.json.write_text(path.read_text())
+            write_whole(options.json, path.read_bytes())
     show(run, measurement.missing)
     return 1 if measurement.missing else 0
 

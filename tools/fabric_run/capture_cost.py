@@ -12,6 +12,7 @@ from gloo_bypass_tools.common import processes, program_places
 from gloo_bypass_tools.common.argument_types import result_file
 from gloo_bypass_tools.common.failures import FAILED, Failure, exit_status
 from gloo_bypass_tools.common.options import REPEATED, add_build, add_number, command_parser
+from gloo_bypass_tools.common.whole_file import write_whole
 
 RUN_LIMIT_S = 300
 MEGABYTE = 1e6
@@ -170,7 +171,7 @@ def compare(options):
         print(line(found[-1]), flush=True)
     if options.json:
         record = {"schema": "gloo-bypass/capture-cost/1", "bytes": options.bytes, "snap_length": options.snap}
-        options.json.write_text(json.dumps(record | {"places": found}, indent=1) + "\n")
+        write_whole(options.json, (json.dumps(record | {"places": found}, indent=1) + "\n").encode())
     return FAILED if any(figures["lost"] for figures in found) else 0
 
 

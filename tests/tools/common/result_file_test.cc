@@ -74,6 +74,9 @@ TEST_F(ResultFile, PathThatCannotBeWritten_IsFoundBeforehand) {
   EXPECT_THROW(checkWritable("--json", folder_ / "missing/out.json"), ProgramError);
   EXPECT_THROW(checkWritable("--json", folder_.path), ProgramError);
   EXPECT_NO_THROW(checkWritable("--json", folder_ / "out.json"));
+  writeResult("--json", folder_ / "file", "kept");
+  std::filesystem::create_symlink(folder_ / "file", folder_ / "link");
+  EXPECT_THROW(checkWritable("--json", folder_ / "link"), ProgramError);
 }
 
 TEST_F(ResultFile, Failure_NamesFlagAndPath) {
