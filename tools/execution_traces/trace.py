@@ -20,7 +20,8 @@ from gloo_bypass_tools.execution_traces import schema
 VERSION, READ = "1.0.0", ("0.0.4", "1.0.")
 MOST_NODES, MOST_NODE_BYTES, MOST_BYTES = 1 << 20, 16 << 20, 4 << 30
 MOST_RANKS, MOST_DEPENDENCIES = 1024, 1 << 24
-# Characters that are kept of nodes' names, which may be kernels' with all their types; and that groups' names may have.
+# Of all nodes' names together so many characters are kept: a kernel's may hold all its types. And all groups' names may
+# have so many.
 MOST_NAMED, MOST_GROUPS_NAMED = 64 << 20, 1 << 20
 # Numbers that a node may have, so that sums of them stay whole and no wait is endless: a day, a tebibyte.
 MOST_US, MOST_COMM_BYTES = 86_400_000_000, 1 << 40
@@ -179,10 +180,8 @@ def trace_of(path, messages_of_nodes):
         node = node_of(path, message)
         node.name = node.name[:left]
         left -= len(node.name)
-        if node.group not in groups:
-            groups[node.group] = node.group
-            of_groups -= len(node.group)
-        node.group = groups[node.group]
+        of_groups -= 0 if node.group in groups else len(node.group)
+        node.group = groups.setdefault(node.group, node.group)
         if of_groups < 0:
             raise TraceError(f"{path}: up to node {node.id} names of groups have over {MOST_GROUPS_NAMED} characters")
         found.nodes.append(node)

@@ -110,15 +110,13 @@ def run_case(case, fabric):
         return json.loads(Path(folder, "report.json").read_text()), counted["late_us"]
 
 
-def parser_of():
+def main(arguments=None):
     parser = command_parser("fabric-accuracy", DESCRIPTION, EPILOG)
     add_fabric(parser)
     parser.add_argument("--case", choices=("delay", "rate", "loss"), help="only these; may be repeated", **REPEATED)
     add_number(parser, "--repeat", int, 1, 100, "default 1", default=1)
-    return parser
-
-
-def measure(options):
+    options = parser.parse_args(arguments)
+    processes.interrupt_once()
     failed = 0
     try:
         nothing, _ = run_case(NOTHING, options.fabric.absolute())
@@ -144,9 +142,3 @@ def measure(options):
         lateness = ", ".join(f"{late[name]:.0f}" for name in ("p50", "p99", "max"))
         print(f"{found} {'ok' if good else 'NO'} {lateness}", flush=True)
     return 1 if failed else 0
-
-
-def main(arguments=None):
-    options = parser_of().parse_args(arguments)
-    processes.interrupt_once()
-    return measure(options)

@@ -252,7 +252,7 @@ class StepsSoFar:
                 file.seek(self.offset)
                 whole, end, _ = file.read().rpartition(b"\n")
         except OSError:
-            whole, end = b"", b""
+            return len(self.done), self.last
         self.offset += len(whole) + len(end)
         for line in whole.splitlines():
             try:

@@ -218,8 +218,8 @@ void RdmaSession::onSent(WorkKind kind, std::uint32_t number) {
 void RdmaSession::settleConfirmed() {
   for (std::size_t i = 0; i < posted_.size(); ++i) {
     const auto confirms = std::exchange(posted_.at(i).confirms, std::nullopt);
-    const std::uint32_t place = sentFrames_ + static_cast<std::uint32_t>(i) - slotsReturned_;
-    if (confirms && place >= 1u << 31) ended_.push_back(*confirms);
+    const std::uint32_t beyondTaken = sentFrames_ + static_cast<std::uint32_t>(i) - slotsReturned_;
+    if (confirms && static_cast<std::int32_t>(beyondTaken) < 0) ended_.push_back(*confirms);
   }
 }
 
