@@ -15,6 +15,8 @@ from pathlib import Path
 from gloo_bypass_tools.common.failures import BAD_INPUT, Failure, Interrupted
 
 POLL_S = 0.05
+# Before a second look at a process, then twice as long each time.
+FIRST_PAUSE_S = 0.0005
 # Between two calls of what shows progress.
 TICK_S = 0.1
 # Time between the request to stop and the end by force: enough for a rank to remove its sockets and files.
@@ -30,6 +32,38 @@ class StageError(Failure):
     """A program failed; the text is one line that names the stage, the reason and the log."""
 
     status = BAD_INPUT
+
+
+class Child(subprocess.Popen):
+    """A process whose waits may be left by an exception that a signal's handler raises.
+
+    Popen's own poll() and wait(timeout) take a lock by hand. An exception between that and their `try` leaves it taken,
+    and the next wait() never returns (seen with CPython 3.11). Here a look at the process takes no lock. Only its end
+    is fetched under it, by a `with` statement.
+    """
+
+    def poll(self):
+        if self.returncode is None and self._has_ended():
+            super().wait()
+        return self.returncode
+
+    def wait(self, timeout=None):
+        if timeout is None:
+            return super().wait()
+        deadline, pause = time.monotonic() + timeout, FIRST_PAUSE_S
+        while self.poll() is None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, POLL_S)
+        return self.returncode
+
+    def _has_ended(self):
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+        except ChildProcessError:
+            return True  # fetched by somebody else: wait() knows what that means
 
 
 @dataclass(frozen=True)
@@ -79,7 +113,7 @@ def end_with_starter():
 
 def start(words, output, errors=subprocess.STDOUT, environment=None, directory=None, before_exec=None):
     """`output`, `errors`: open files; by default both go to `output`. Raises OSError where it cannot be started."""
-    return subprocess.Popen(
+    return Child(
         [str(word) for word in words],
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -94,16 +128,14 @@ def start(words, output, errors=subprocess.STDOUT, environment=None, directory=N
 def ask(words, limit_s, text="", **options):
     """Runs a program to its end, with `text` as its input: a CompletedProcess with its output. Raises OSError where it
     cannot be started, subprocess.TimeoutExpired after `limit_s`."""
-    return subprocess.run(
-        [str(word) for word in words],
-        input=text,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        timeout=limit_s,
-        check=False,
-        **options,
-    )
+    words, pipe = [str(word) for word in words], subprocess.PIPE
+    with Child(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace", **options) as process:
+        try:
+            output, errors = process.communicate(text, timeout=limit_s)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(words, process.returncode, output, errors)
 
 
 def errors_of(done):

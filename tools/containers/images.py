@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.debian_mirror import apt_options, debian_mirror
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.containers.engine import ContainerError
@@ -19,7 +20,7 @@ BUILD_LIMIT_S, BASE_LIMIT_S = 7200.0, 900.0
 def run_visibly(command, limit_s, what, environment=None):
     """Runs a long command with its output on our stderr; raises ContainerError if it fails."""
     try:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=2, env=environment)
+        process = processes.Child(command, stdin=subprocess.DEVNULL, stdout=2, env=environment)
     except OSError as error:
         raise ContainerError(f"cannot start {command[0]}: {error.strerror}") from error
     try:

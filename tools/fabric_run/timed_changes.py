@@ -10,6 +10,8 @@ import subprocess
 import threading
 import time
 
+from gloo_bypass_tools.common.processes import Child
+
 END_S = 10.0
 
 
@@ -32,7 +34,7 @@ class TimedChanges:
 
     def __init__(self, prefix, changes, log):
         self.changes, self.stopped = changes, threading.Event()
-        self.process = subprocess.Popen(
+        self.process = Child(
             [*prefix, "tc", "-batch", "-"],
             bufsize=0,
             start_new_session=True,

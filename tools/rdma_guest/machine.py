@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
-from gloo_bypass_tools.common.processes import ENDING, end_with_starter
+from gloo_bypass_tools.common.processes import Child, ENDING, end_with_starter
 from gloo_bypass_tools.rdma_guest.failures import GuestError, TIME_LIMIT
 from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines
 
@@ -144,7 +144,7 @@ class Guest:
         command = qemu_command(run, kernel, files, folder, ends)
         with open(folder / "qemu", "wb") as messages:
             # A session of its own, so that Ctrl-C reaches this process alone, which then ends QEMU.
-            self.qemu_ = subprocess.Popen(
+            self.qemu_ = Child(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,

@@ -42,7 +42,7 @@ def check():
 def run(command, limit_s=None, **options):
     """Runs a command in namespaces and returns its exit status. An exception here, a signal's among them, or the time
     limit (subprocess.TimeoutExpired) ends it and all that it started."""
-    with subprocess.Popen([*prefix(), *map(str, command)], **options) as process:
+    with processes.Child([*prefix(), *map(str, command)], **options) as process:
         try:
             return process.wait(timeout=limit_s)
         except BaseException:

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 from gloo_bypass_tools.common.argument_types import names_of
+from gloo_bypass_tools.common.processes import Child
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.study.commands import flags, model_flags
 from gloo_bypass_tools.study.printed import markdown, trainer
@@ -81,7 +82,7 @@ def train(given, transport, folder):
         *flags(checkpoint_every=given.checkpoint_every, metrics=metrics, log_samples=samples, no_progress=True),
         *given.flags,
     ]
-    program = subprocess.Popen(
+    program = Child(
         [str(word) for word in words],
         env=trainer.environment(GLOO_DEVICE_TRANSPORT=kind_of(transport)),
         stdout=subprocess.DEVNULL,

@@ -1,0 +1,82 @@
+"""Child processes, where a signal's handler raises an exception."""
+
+import os
+import random
+import signal
+import subprocess
+
+import pytest
+from gloo_bypass_tools.common import processes
+
+INTERRUPTIONS = 2000
+LIMIT_S = 30.0
+# Popen's own poll() is left with its lock taken about once in eight times.
+LEAST_S, MOST_S = 20e-6, 200e-6
+
+
+class Alarm(Exception):
+    pass
+
+
+@pytest.fixture
+def alarm():
+    def ring(_number, _frame):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, ring)
+    yield lambda seconds: signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def poll_again_and_again(process):
+    while True:
+        process.poll()
+
+
+@pytest.mark.parametrize(
+    "look",
+    [poll_again_and_again, lambda process: process.wait(LIMIT_S), lambda process: process.wait()],
+    ids=["poll", "wait with a limit", "wait"],
+)
+def test_Child_LooksLeftByASignal_CanBeAwaited(alarm, look):
+    process = processes.start(["sleep", "600"], subprocess.DEVNULL)
+    moments = random.Random(1)
+    try:
+        for _ in range(INTERRUPTIONS):
+            with pytest.raises(Alarm):
+                alarm(moments.uniform(LEAST_S, MOST_S))
+                look(process)
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+    assert process.wait(LIMIT_S) == -signal.SIGKILL
+
+
+def test_Child_EndedAndFetchedElsewhere_HasEnded():
+    process = processes.start(["true"], subprocess.DEVNULL)
+    os.waitpid(process.pid, 0)
+    assert process.poll() == 0 and process.wait(LIMIT_S) == 0
+
+
+def test_Child_StillRunning_WaitEndsAtItsLimit():
+    process = processes.start(["sleep", "600"], subprocess.DEVNULL)
+    try:
+        assert process.poll() is None
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+    finally:
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
+
+
+@pytest.mark.usefixtures("alarm")
+def test_Ask_LeftByASignal_LeavesNoProcess(tmp_path):
+    with pytest.raises(Alarm):
+        processes.ask(["sh", "-c", f"echo $$ > {tmp_path}/pid; kill -ALRM $PPID; exec sleep 600"], LIMIT_S)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def test_Ask_WithText_HasOutputErrorsAndStatus():
+    done = processes.ask(["sh", "-c", "cat; echo wrong >&2; exit 3"], LIMIT_S, text="said")
+    assert (done.returncode, done.stdout, done.stderr) == (3, "said", "wrong\n")
