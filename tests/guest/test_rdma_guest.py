@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "rdma-guest"
 sys.path.insert(0, str(ROOT / "scripts"))
+from gloo_bypass_tools.common import processes  # noqa: E402
 from gloo_bypass_tools.rdma_guest import machine as guest_machine  # noqa: E402
 from gloo_bypass_tools.rdma_guest.kernel import kernels_in, NEEDED  # noqa: E402
 from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines  # noqa: E402
@@ -69,7 +70,7 @@ def test_Run_SignalRightAfterTheStartOfQemu_EndsIt(tmp_path, monkeypatch):
     """A regression: until the guest was recorded, no one ended its QEMU."""
     started = []
 
-    class PromptlySignalled(subprocess.Popen):
+    class PromptlySignalled(processes.Child):
         def __init__(self, *words, **options):
             super().__init__(*words, **options)
             started.append(self)
@@ -79,7 +80,7 @@ def test_Run_SignalRightAfterTheStartOfQemu_EndsIt(tmp_path, monkeypatch):
         sys.exit(128 + number)
 
     monkeypatch.setattr(guest_machine, "qemu_command", lambda *_: ["sleep", "600"])
-    monkeypatch.setattr(guest_machine.subprocess, "Popen", PromptlySignalled)
+    monkeypatch.setattr(guest_machine, "Child", PromptlySignalled)
     monkeypatch.setattr(guest_machine.tempfile, "tempdir", str(tmp_path))
     before = signal.signal(signal.SIGTERM, end)
     try:

@@ -72,7 +72,9 @@ def test_Child_StillRunning_WaitEndsAtItsLimit():
 @pytest.mark.usefixtures("alarm")
 def test_Ask_LeftByASignal_LeavesNoProcess(tmp_path):
     with pytest.raises(Alarm):
-        processes.ask(["sh", "-c", f"echo $$ > {tmp_path}/pid; kill -ALRM $PPID; exec sleep 600"], LIMIT_S)
+        # Not before it has its input: the signal is not to come while it is being started.
+        script = f"read line; echo $$ > {tmp_path}/pid; kill -ALRM $PPID; exec sleep 600"
+        processes.ask(["sh", "-c", script], LIMIT_S, text="go\n")
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
 

@@ -76,7 +76,7 @@ def test_run_past_its_limit_ends_the_whole_group(tmp_path, monkeypatch):
 
     script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
     with monkeypatch.context() as patched:
-        patched.setattr(processes, "time", types.SimpleNamespace(monotonic=monotonic))
+        patched.setattr(processes, "time", types.SimpleNamespace(monotonic=monotonic, sleep=time.sleep))
         outcome = processes.run(["sh", "-c", script], tmp_path / "log", 30)
     assert outcome.status is None
     assert gone(int((tmp_path / "pid").read_text()))
