@@ -1,6 +1,8 @@
 """The ranks of one run as processes: each with a log, awaited together, rank 0's output shown."""
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -16,13 +18,19 @@ GRACE_S = 10.0
 # Between the request to stop and the end by force: less than processes.GRACE_S, which a command over this one waits.
 STOP_S = 3.0
 TAIL_LINES = 8
+PORT_TRIES = 100
 
 
 def free_port():
-    """A port that nothing listens on now, at any of this machine's addresses: for rank 0's store."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
+    """A port that nothing listens on now, at any of this machine's addresses: for rank 0's store. Below those that the
+    kernel gives to connections, one of which might take it before rank 0 does. Raises OSError where there is none."""
+    first_of_kernels = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for _ in range(PORT_TRIES):
+        with socket.socket() as probe:
+            with contextlib.suppress(OSError):
+                probe.bind(("", random.randrange(1024, first_of_kernels) if first_of_kernels > 2048 else 0))
+                return probe.getsockname()[1]
+    raise OSError(f"no free port in {PORT_TRIES} tries")
 
 
 def clean_environment():
