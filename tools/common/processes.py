@@ -240,14 +240,22 @@ def require_success(stage, outcome, log_path):
     raise StageError(f"{stage} {reason}; log: {log_path}" + (f"; last line: {said}" if said else ""))
 
 
+def handle(numbers, handler):
+    """Of those that end a command, but SIGHUP where it is ignored: nohup has it so. One that came while they were
+    blocked (enclosure.run_inside) is handled now."""
+    for number in numbers:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, handler)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
+
+
 def interrupt_on(*numbers):
     """Makes these signals end the command as Ctrl-C does."""
 
     def interrupt(_number, _frame):
         raise KeyboardInterrupt
 
-    for number in numbers:
-        signal.signal(number, interrupt)
+    handle(numbers, interrupt)
 
 
 def interrupt_once():

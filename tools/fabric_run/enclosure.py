@@ -54,18 +54,20 @@ def run_inside(folder, arguments, own_network=True):
     """This command again, in the namespaces; `folder` is an empty one that it may mount something on. Its exit
     status."""
     words = [*unshare_words(own_network), sys.executable, sys.argv[0], INSIDE, folder, *arguments]
+    # A signal waits until there is whom to hand it on to, and there until the command can handle it: the kernel takes
+    # from process 1 of a namespace what it has no handler for.
+    signal.pthread_sigmask(signal.SIG_BLOCK, processes.ENDING)
     # A session of its own: Ctrl-C reaches this process only, which hands it on.
     process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def hand_on(number, _frame):
-        # unshare has the signal blocked; its child, in the same group, ends in order and says so.
+        # unshare has them blocked still; its child, in the same group, ends in order and says so.
         try:
             os.killpg(process.pid, number)
         except ProcessLookupError:
             pass
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, hand_on)
+    processes.handle(processes.ENDING, hand_on)
     status = process.wait()
     return 128 - status if status < 0 else status
 

@@ -4,9 +4,13 @@ import argparse
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
+from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.common.argument_types import result_file
+from gloo_bypass_tools.common.failures import in_words
 from gloo_bypass_tools.common.options import AS_WRITTEN, REPEATED, add_environment, add_number
 from gloo_bypass_tools.rdma_guest.boot_files import boot_files_for, busybox_path
 from gloo_bypass_tools.rdma_guest.failures import GuestError, MISSING
@@ -159,8 +163,7 @@ def main():
             arguments.command = arguments.command[1:]
         if not arguments.command:
             top.error("run needs a command: rdma-guest run [options] -- COMMAND...")
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, end_by_signal)
+    processes.handle((signal.SIGTERM, signal.SIGHUP), end_by_signal)
     try:
         if arguments.verb == "check":
             return check()

@@ -4,9 +4,13 @@ import os
 import random
 import signal
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
+from conftest import ROOT
 from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.common.rank_processes import free_port
 
 INTERRUPTIONS = 2000
 LIMIT_S = 30.0
@@ -82,3 +86,29 @@ def test_Ask_LeftByASignal_LeavesNoProcess(tmp_path):
 def test_Ask_WithText_HasOutputErrorsAndStatus():
     done = processes.ask(["sh", "-c", "cat; echo wrong >&2; exit 3"], LIMIT_S, text="said")
     assert (done.returncode, done.stdout, done.stderr) == (3, "said", "wrong\n")
+
+
+@pytest.mark.parametrize("ignored, status, said", [(True, 0, "goes on\n"), (False, 128 + signal.SIGHUP, "")])
+def test_InterruptOnce_HangUp_EndsTheCommandUnlessItIsIgnored(ignored, status, said):
+    """As nohup has it."""
+    program = (
+        "import os, signal, sys\n"
+        f"sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+        "from gloo_bypass_tools.common import failures, processes\n"
+        "def body():\n"
+        "    processes.interrupt_once()\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    print('goes on')\n"
+        "sys.exit(failures.exit_status('x', body))\n"
+    )
+    hang_up = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
+    try:
+        done = processes.ask([sys.executable, "-c", program], LIMIT_S)
+    finally:
+        signal.signal(signal.SIGHUP, hang_up)
+    assert (done.returncode, done.stdout) == (status, said)
+
+
+def test_FreePort_OfARank_IsNotOneThatConnectionsGet():
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    assert all(1024 <= free_port() < first for _ in range(20)) or first <= 2048

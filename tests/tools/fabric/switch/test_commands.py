@@ -497,7 +497,29 @@ def test_FabricRun_Timeout_EndsRanks(tmp_path):
 
 
 @needs_namespaces
-@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_FabricRun_SignalWhileItStarts_EndsIt(tmp_path, number, status):
+    """When it has just started itself anew in the namespaces, where it cannot handle a signal yet."""
+    words = [FABRIC_RUN, "--fabric", FABRIC, "--output", tmp_path / "run", "--transport", "TCP", "--ranks", "2"]
+    words += ["--", "sleep", "600"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def unshares():
+        return any(Path(f"/proc/{child}/comm").read_text() == "unshare\n" for child in children.read_text().split())
+
+    try:
+        wait_for(unshares, "unshare")
+        process.send_signal(number)
+        assert process.wait(BOUND_S) == status and "ended by" in process.stderr.read()
+    finally:
+        process.kill()
+
+
+@needs_namespaces
+@pytest.mark.parametrize(
+    "number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
+)
 def test_FabricRun_SignalMidRun_LeavesNothing(tmp_path, number, status):
     output = tmp_path / "run"
     before = run(["ip", "-br", "link"]).stdout
