@@ -26,7 +26,14 @@ TRY_LIMIT_S = 60.0
 TOOLS = ("unshare", "setpriv", "nsenter", "mount", "hostname", "ip", "ethtool")
 
 
+def reach_administrators_programs():
+    """ip, tc and ethtool lie in folders that Debian leaves out of a user's PATH."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join(dict.fromkeys([*folders, "/usr/local/sbin", "/usr/sbin", "/sbin"]))
+
+
 def check_tools(*more):
+    reach_administrators_programs()
     missing = [tool for tool in (*TOOLS, *more) if shutil.which(tool) is None]
     if missing:
         raise FabricRunError(f"{', '.join(missing)} not found: scripts/install-packages brings them", 2)

@@ -30,6 +30,7 @@ tc filter add dev probe parent ffff: matchall action mirred egress redirect dev 
 
 
 def why_no_netem():
+    enclosure.reach_administrators_programs()
     try:
         done = ask([*enclosure.unshare_words(), "sh", "-c", NETEM_PROBE], PROBE_S)
     except (OSError, subprocess.TimeoutExpired) as error:
