@@ -25,6 +25,21 @@ class Interrupted(Exception):
         self.status = 128 + number
 
 
+def kept_exception(body):
+    """None, or what ended `body()` early: a signal or a failure, after which there is something left to store. It is to
+    be raised then."""
+    try:
+        body()
+    except (Interrupted, KeyboardInterrupt, Failure) as error:
+        return error
+    return None
+
+
+def why_ended(error):
+    """Why the rest was not measured, of what kept_exception() returned."""
+    return str(error) if isinstance(error, Failure) else "interrupted"
+
+
 def in_words(error):
     """One line; of an error of the system, the file and the reason."""
     if isinstance(error, OSError) and error.filename and error.strerror:

@@ -8,6 +8,7 @@ import tempfile
 
 from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.argument_types import names_of, result_file
+from gloo_bypass_tools.common.failures import kept_exception, why_ended
 from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
 from gloo_bypass_tools.common.whole_file import write_whole
 from gloo_bypass_tools.compare_links import links
@@ -31,8 +32,9 @@ median of the rounds' medians and the worst p99. Inside a machine: memif, and UD
 namespaces over a veth pair, at an MTU of 1500 and of 9000: DPDK over the interface (netdev), UDP, and virtio-user with
 vhost, which is held against TCP over the veth pair. far takes long and is not among the defaults: 16 MiB over four
 ranks, and one of them sends over an edge with 300 ms and 1 % loss (scripts/fabric-run). Below the table stands what
-could not be measured, with the reason. It is not tried again, so its figures are of the rounds before. How fast the
-machine copies and adds 64 MiB is measured before and after, and stored: where memory is slow, large vectors gain less.
+could not be measured, with the reason. It is not tried again, so its figures are of the rounds before. What was
+measured until a signal ends the command is stored too. How fast the machine copies and adds 64 MiB is measured before
+and after, and stored: where memory is slow, large vectors gain less.
 Namespaces and interfaces go with the command, however it ends."""
 EPILOG = """\
   scripts/compare-links
@@ -87,19 +89,17 @@ def parse(arguments):
 
 def run_of(measurement, described, rates, others_cores):
     """The stored run's record; None where nothing was measured."""
-    if not measurement.rows:
+    rows = measurement.rows()
+    if not rows:
         return None
-    commits = {commit.partition("-")[0] for commit in measurement.commits}
-    if len(commits) != 1:
-        raise FabricRunError(f"the program was built anew meanwhile: commits {', '.join(sorted(commits))}")
     changed = ", uncommitted changes" if any("-" in commit for commit in measurement.commits) else ""
     quiet = machine.quiet_in_words(described["load_before"], others_cores)
     return {
-        "commit": commits.pop(),
+        "commit": next(iter(measurement.commits)).partition("-")[0],
         "date": machine.today(),
         "machine": f"{machine.in_words(described)}, {quiet}{changed}",
         "rates": rates,
-        "rows": measurement.rows,
+        "rows": rows,
     }
 
 
@@ -125,19 +125,24 @@ def compare(options, folder, no_namespaces=""):
     measurement, rates = Measurement(options, folder, no_namespaces), RateSamples()
     rates.take()
     others = machine.OtherWork()
-    measurement.measure(show_progress)
+    ended = kept_exception(lambda: measurement.measure(show_progress))
+    if ended:
+        measurement.leave_out_the_rest(why_ended(ended))
     others_cores = others.cores()
-    rates.take()
+    if not ended:
+        rates.take()
     print(memory_rates.in_words(rates) or f"copy and addition rates: not measured: {rates.why_not}", flush=True)
     record = run_of(measurement, described, rates, others_cores)
     run = None
     if record:
         path = options.output / RUN_FILE
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        write_whole(path, f"{json.dumps(record, indent=1)}\n".encode())
         run = stored_run.read(path)
         if options.json:
             write_whole(options.json, path.read_bytes())
     show(run, measurement.missing)
+    if ended:
+        raise ended
     return 1 if measurement.missing else 0
 
 

@@ -16,6 +16,7 @@ from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, cl
 from gloo_bypass_tools.compare_links import links
 from gloo_bypass_tools.fabric_run import network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
+from gloo_bypass_tools.report import records
 
 # Of one link and size in one round; of one all-reduce.
 RUN_S, OPERATION_S = 300.0, 60
@@ -91,7 +92,7 @@ class Measurement:
 
     def __init__(self, options, folder, no_namespaces=""):
         self.options, self.folder, self.no_namespaces = options, Path(folder), no_namespaces
-        self.rows, self.missing, self.commits = [], [], set()
+        self.found, self.missing, self.commits = {}, [], set()
         self.namespaces = {}
         self.count = 0
 
@@ -136,7 +137,7 @@ class Measurement:
             for rank, prefix in enumerate(prefixes):
                 settings = link.settings(rank, place) if link.settings else {}
                 own = {"RANK": rank, "WORLD_SIZE": RANKS, **settings}
-                ranks.start([*prefix, *words], clean_environment() | own)
+                ranks.start([*prefix, *words], clean_environment() | own, processes.end_with_starter)
             failed = ranks.wait(RUN_S)
         except StillRunning:
             raise LinkError(f"not done within {RUN_S:g} s") from None
@@ -179,9 +180,10 @@ class Measurement:
                 yield Cell(name, link.title, link.where, count, transports, run)
 
     def measure(self, progress):
-        """All cells, as often as there are repeats; what has failed is not tried again."""
+        """All cells, as often as there are repeats; what has failed is not tried again. Where an exception ends it,
+        what was measured is there. RecordError where the program was built anew meanwhile."""
         cells = list(self.cells())
-        found, failed, cut_off = {cell: [] for cell in cells}, set(), set()
+        self.found, failed, cut_off = {cell: [] for cell in cells}, set(), set()
         for number in range(1, self.options.repeats + 1):
             for cell in cells:
                 if cell in failed or cell.link in cut_off:
@@ -192,15 +194,25 @@ class Measurement:
                 except (LinkError, FabricRunError) as error:
                     self.missing.append(Missing(cell, number, str(error)))
                     failed.add(cell)
-                    connected = any(found[one] for one in cells if one.link == cell.link)
+                    connected = any(self.found[one] for one in cells if one.link == cell.link)
                     if isinstance(error, NoNamespaces) or "connecting:" in str(error) and not connected:
                         cut_off.add(cell.link)
                     continue
-                self.commits.add(commit)
-                found[cell].append(figures)
-        self.rows = [
+                records.add_commit(self.commits, commit)
+                self.found[cell].append(figures)
+
+    def leave_out_the_rest(self, why):
+        """Of a measurement that was ended early: cells without a round."""
+        known = {one.cell for one in self.missing}
+        self.missing += [
+            Missing(cell, 1, why) for cell, rounds in self.found.items() if not rounds and cell not in known
+        ]
+
+    def rows(self):
+        """Of the stored run."""
+        return [
             row_of(cell, transport, [figures[transport] for figures in rounds])
-            for cell, rounds in found.items()
+            for cell, rounds in self.found.items()
             if rounds
             for transport in cell.transports
         ]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gloo_bypass_tools.common import interpreter, processes, program_places, transports
 from gloo_bypass_tools.common.argument_types import names_of, result_file
-from gloo_bypass_tools.common.failures import FAILED, exit_status
+from gloo_bypass_tools.common.failures import FAILED, exit_status, kept_exception, why_ended
 from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
 from gloo_bypass_tools.common.whole_file import write_whole
 from gloo_bypass_tools.compare_programs import libraries
@@ -28,8 +28,8 @@ DistilGPT2 under DistributedDataParallel; where there is a GPU, also all-reduces
 round goes over all transports in turn. Each rank ends with an error unless its bytes went over the transport that it
 names, by the counters, and results must be the same over all. Other libraries may stand among the transports, for
 all-reduces alone: Open MPI, MPICH (each through mpi4py) and DeepSpeed's for inference; the command installs them from
-PyPI in environments of their own. How fast the machine copies and adds 64 MiB is measured before each round, and
-stored: where memory is slow, large vectors gain less."""
+PyPI in environments of their own. What was measured until a signal ends the command is stored too. How fast the machine
+copies and adds 64 MiB is measured before each round, and stored: where memory is slow, large vectors gain less."""
 EPILOG = """\
   scripts/compare-programs                                              Debian's PyTorch, the plug-in in build/
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
@@ -188,14 +188,19 @@ def measure(options):
     with tempfile.TemporaryDirectory(prefix="gbp") as folder:  # short, for sockets
         measurement = Measurement(found, options, folder, logs, prepared)
         others = machine.OtherWork()
-        measurement.measure(wanted, show_progress, rates.take)
+        ended = kept_exception(lambda: measurement.measure(wanted, show_progress, rates.take))
         others_cores = others.cores()
-    rates.take()
+    if ended:
+        measurement.leave_out_the_rest(wanted, why_ended(ended))
+    else:
+        rates.take()
     for one in measurement.missing:
         print(f"not measured: {one.in_words()}", file=sys.stderr)
     if rates.why_not:
         print(f"copy and addition rates: not measured: {rates.why_not}", file=sys.stderr)
     record = record_of(options, found, measurement, described, list(rates), others_cores, left_out)
+    if record is None and ended:
+        raise ended
     if record is None:
         print(f"nothing was measured; logs are in {logs}", file=sys.stderr)
         return FAILED
@@ -205,6 +210,8 @@ def measure(options):
     if options.json:
         write_whole(options.json, path.read_bytes())
     write_page(options.page, [path])
+    if ended:
+        raise ended
     return FAILED if measurement.missing else 0
 
 

@@ -132,15 +132,26 @@ class Measurement:
         if digest != first:
             raise TurnError(f"its result differs from that over {over}: a transport must not change results")
 
+    def transports_of(self, program):
+        """Libraries run one program alone."""
+        one = program.name == libraries.PROGRAM
+        return [transport for transport in self.options.transports if one or transport not in self.prepared]
+
+    def leave_out_the_rest(self, wanted, why):
+        """Of a measurement that was ended early: what has no round."""
+        known = {(one.program, one.transport) for one in self.missing} | set(self.rounds)
+        for program in wanted:
+            for transport in self.transports_of(program):
+                if (program.name, transport) not in known:
+                    self.missing.append(Missing(program.name, transport, 1, why))
+
     def measure(self, wanted, progress, between=lambda: None):
         """`wanted`: programs. Calls `progress(text)` before each turn and `between()` before each round."""
         failed = set()
         for number in range(1, self.options.rounds + 1):
             between()
             for program in wanted:
-                for transport in programs.turns(list(self.options.transports), number):
-                    if transport in self.prepared and program.name != libraries.PROGRAM:
-                        continue
+                for transport in programs.turns(self.transports_of(program), number):
                     if (program.name, transport) in failed:
                         continue
                     progress(f"round {number}: {program.name} over {transport}")

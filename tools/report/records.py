@@ -60,6 +60,14 @@ class RecordError(Failure):
     status = BAD_INPUT
 
 
+def add_commit(commits, commit):
+    """To those of a measurement's program. RecordError where it is another one than before."""
+    known = {one.partition("-")[0] for one in commits}
+    if known - {commit.partition("-")[0]}:
+        raise RecordError(f"the program was built anew meanwhile: commits {', '.join(sorted(known | {commit}))}")
+    commits.add(commit)
+
+
 def text_of(path):
     try:
         return Path(path).read_text(encoding="utf-8")

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 from conftest import ROOT
 from gloo_bypass_tools.common import interpreter
+from gloo_bypass_tools.common.failures import Interrupted, kept_exception, why_ended
 from gloo_bypass_tools.compare_programs import command
 from gloo_bypass_tools.compare_programs.measurement import Measurement, TurnError
 from gloo_bypass_tools.report import programs, stored_programs
@@ -185,6 +186,25 @@ def measurement_of(tmp_path, turn, rounds=2):
     measured = Measurement(None, options, tmp_path, tmp_path)
     measured.turn = turn
     return measured
+
+
+def test_Measure_EndedInItsFirstRound_SaysWhatIsLeftOut(tmp_path):
+    def turn(program, transport, number):
+        if transport == "DPDK":
+            raise Interrupted(signal.SIGTERM)
+        return {programs.Key(program.name, "token"): [1.0, 1.0]}
+
+    measured = measurement_of(tmp_path, turn)
+    wanted = [programs.BY_NAME[name] for name in ("decoding", "training")]
+    ended = kept_exception(lambda: measured.measure(wanted, lambda text: None))
+    assert isinstance(ended, Interrupted)
+    measured.leave_out_the_rest(wanted, why_ended(ended))
+    assert [(row["program"], row["transport"]) for row in measured.rows()] == [("decoding", "TCP")]
+    assert [(one.program, one.transport, one.why) for one in measured.missing] == [
+        ("decoding", "DPDK", "interrupted"),
+        ("training", "TCP", "interrupted"),
+        ("training", "DPDK", "interrupted"),
+    ]
 
 
 def test_Measure_EachRound_GoesOverProgramsAndTransportsInTurn(tmp_path):

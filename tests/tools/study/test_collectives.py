@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import subprocess
+from types import SimpleNamespace
 
 import pytest
 from conftest import ROOT
@@ -286,3 +287,20 @@ def test_Command_TinyStudy_IsMeasuredStoredAndDrawn(tmp_path):
     assert drawn.returncode == 0, drawn.stderr
     assert "| 2 ranks | Gloo's ring | one-shot |" in (tmp_path / "README.md").read_text()
     assert "bidirectional-ring" in (tmp_path / "far.svg").read_text()
+
+
+def test_Measure_EndedEarly_KeepsWhatThereIsAndSaysWhatIsNot():
+    cells = measurement.cells_of(links.EFFORTS["tiny"], links.LINKS)
+    row = {"bytes": 64, "contender": "ring", "p50_us": 1.0, "p99_us": 2.0, "rounds_us": [1.0]}
+    answers = iter([("0123abc4567d", [row])])
+
+    def rows(cell):
+        try:
+            return next(answers)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    runs = SimpleNamespace(rows=rows, commits=set())
+    found, left_out, ended = measurement.measure(runs, links.EFFORTS["tiny"], links.LINKS, lambda text: None)
+    assert isinstance(ended, KeyboardInterrupt) and [row["link"] for row in found] == [cells[0].link.name]
+    assert left_out == [(cell.about, "interrupted") for cell in cells[1:]]

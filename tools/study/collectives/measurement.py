@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.common.failures import kept_exception, why_ended
 from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, clean_environment
 from gloo_bypass_tools.fabric_run import network
 from gloo_bypass_tools.fabric_run.failures import FabricRunError
@@ -106,15 +107,13 @@ class Measurement:
         return cell.setup.transports([name for name in self.algorithms if cell.link.has(name)])
 
     def rows(self, cell):
-        """Of one run; CellError, FabricRunError, RecordError where it failed."""
+        """(commit, rows) of one run; CellError, FabricRunError, RecordError where it failed."""
         self.count += 1
         place, logs = self.folder / str(self.count), self.output / f"{self.count}-{cell.link.name}-{cell.ranks}"
         place.mkdir()
         logs.mkdir(parents=True)
         (self.run_far if cell.link.far else self.run_near)(cell, place, logs)
-        commit, rows = figures_of(place / "results.json", self.contenders(cell))
-        self.commits.add(commit)
-        return rows
+        return figures_of(place / "results.json", self.contenders(cell))
 
     def words(self, cell, place):
         band = cell.band
@@ -133,9 +132,8 @@ class Measurement:
                 host = cell.setup.host_of(rank, cell.ranks) if cell.setup.host_of else 0
                 settings = self.settings(cell, host, place)
                 prefix = self.hosts.prefix(host) if cell.setup.host_of else []
-                ranks.start(
-                    [*prefix, *words], clean_environment() | {"RANK": rank, "WORLD_SIZE": cell.ranks} | settings
-                )
+                environment = clean_environment() | {"RANK": rank, "WORLD_SIZE": cell.ranks} | settings
+                ranks.start([*prefix, *words], environment, processes.end_with_starter)
             failed = ranks.wait(RUN_S)
         except StillRunning:
             raise CellError(f"not done within {RUN_S:g} s") from None
@@ -176,23 +174,33 @@ class Measurement:
 
 
 def measure(measurement, effort, chosen, progress):
-    """(rows, [(what, why) of what failed]): all cells, as often as the effort repeats them. Of a cell that has failed
-    nothing is tried again."""
-    found, failures = {}, {}
+    """(rows, [(what, why) of what failed], what ended it early or None): all cells, as often as the effort repeats
+    them. Of a cell that has failed nothing is tried again."""
+    found, failures, measured = {}, {}, set()
+    cells = cells_of(effort, chosen)
+    ended = kept_exception(lambda: measure_into(found, failures, measured, measurement, effort, cells, progress))
+    rows = [row_of(key, rows) for key, rows in found.items()]
+    if ended:
+        failures |= {cell: why_ended(ended) for cell in cells if cell not in measured and cell not in failures}
+    return rows, [(cell.about, why) for cell, why in failures.items()], ended
+
+
+def measure_into(found, failures, measured, measurement, effort, cells, progress):
     for repeat in range(1, effort.repeats + 1):
-        for cell in cells_of(effort, chosen):
+        for cell in cells:
             if cell in failures:
                 continue
             progress(f"repeat {repeat}: {cell.about}")
             try:
-                rows = measurement.rows(cell)
+                commit, rows = measurement.rows(cell)
             except (CellError, FabricRunError, RecordError) as error:
                 failures[cell] = str(error)
                 continue
+            records.add_commit(measurement.commits, commit)
+            measured.add(cell)
             for row in rows:
                 key = cell.link.name, cell.ranks, row["bytes"], row["contender"]
                 found.setdefault(key, []).append(row)
-    return [row_of(key, rows) for key, rows in found.items()], [(cell.about, why) for cell, why in failures.items()]
 
 
 def row_of(key, rows):

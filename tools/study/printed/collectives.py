@@ -21,7 +21,6 @@ from gloo_bypass_tools.common.failures import FAILED
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.common.whole_file import write_whole
 from gloo_bypass_tools.fabric_run import enclosure, network
-from gloo_bypass_tools.fabric_run.failures import FabricRunError
 from gloo_bypass_tools.report import machine, results
 from gloo_bypass_tools.report.lines import show_progress, show_start
 from gloo_bypass_tools.report.memory_rates import RateSamples
@@ -52,17 +51,15 @@ def problem_of(given):
 
 
 def measured(given, folder):
-    """(commit, rows, left_out, parameters, choices)."""
+    """((commit, rows, left_out, parameters, choices), what ended it early or None)."""
     program = predictions.Program(given.build / PROGRAMS[1])
     output = given.output or results.study_path(ROOT, "collectives")
     enclosure.make_output(output)
     runs = measurement.Measurement(given.build, folder, output, program.algorithms())
     chosen, effort = [links.BY_NAME[name] for name in given.links], links.EFFORTS[given.effort]
-    rows, left_out = measurement.measure(runs, effort, chosen, show_progress)
-    if len(runs.commits) > 1:
-        raise FabricRunError(f"the program was built anew meanwhile: commits {', '.join(sorted(runs.commits))}")
+    rows, left_out, ended = measurement.measure(runs, effort, chosen, show_progress)
     parameters, choices = predictions.add_predictions(program, rows, len(os.sched_getaffinity(0)))
-    return next(iter(runs.commits), ""), rows, left_out, parameters, choices
+    return (next(iter(runs.commits), ""), rows, left_out, parameters, choices), ended
 
 
 def take_rates(given, rates):
@@ -77,18 +74,23 @@ def measure(given, folder):
     rates = RateSamples()
     take_rates(given, rates)
     others = machine.OtherWork()
-    found = measured(given, folder)
+    found, ended = measured(given, folder)
     others_cores = others.cores()
-    take_rates(given, rates)
+    if not ended:
+        take_rates(given, rates)
     _, rows, left_out, *_ = found
     for what, why in left_out:
         print(f"not measured: {what}: {why}", file=sys.stderr)
-    if not rows:
+    if not rows and not ended:
         return FAILED
+    if not rows:
+        raise ended
     record = stored.record_of(found, described, list(rates), others_cores, given.effort)
     path = given.json or Path(folder) / RUN_FILE
     write_whole(path, stored.text_of(record).encode())
     print(tables.whole(stored.read(path)))
+    if ended:
+        raise ended
     return FAILED if left_out else 0
 
 
