@@ -87,6 +87,8 @@ def parse(arguments):
         "--page", type=result_file, metavar="FILE", help="write an HTML page of the run, or of those of --table"
     )
     options = parser.parse_args(arguments)
+    if options.table and options.json:
+        parser.error("--json writes what was measured, and --table measures nothing: leave one out")
     others = [name for name in options.transports if name in libraries.BY_NAME]
     if others and options.programs and libraries.PROGRAM not in options.programs:
         parser.error(

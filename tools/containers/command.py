@@ -100,8 +100,8 @@ def parse(arguments):
         parser.error("--compose needs --transport")
     if options.ranks % options.ranks_per_container:
         parser.error(f"--ranks {options.ranks} is no multiple of --ranks-per-container {options.ranks_per_container}")
-    if options.compose and options.ranks_per_container > 1:
-        parser.error("--compose writes one rank a container: leave out --ranks-per-container")
+    if options.compose:
+        check_compose(parser, options)
     if options.rootfs and options.build:
         parser.error("--rootfs needs no image: leave out --build")
     if options.guest and (options.build or options.engine == "docker"):
@@ -109,6 +109,18 @@ def parse(arguments):
     if options.package and not options.build:
         parser.error("--package changes the image: it needs --build")
     return options
+
+
+def check_compose(parser, options):
+    """A compose file is of a transport and a number of ranks; its user says the rest in it."""
+    if options.ranks_per_container > 1:
+        parser.error("--compose writes one rank a container: leave out --ranks-per-container")
+    others = ("build", "base_image", "rootfs", "guest", "env", "interface", "data", "arguments")
+    given = [f"--{name.replace('_', '-')}" for name in others if getattr(options, name)]
+    given += [f"--{name}" for name in ("program", "image") if getattr(options, name) != parser.get_default(name)]
+    if given:
+        what = given[0].replace("--arguments", "the program's arguments")
+        parser.error(f"--compose writes a file of the transport and the ranks alone: put {what} into that file")
 
 
 def output_path(options):

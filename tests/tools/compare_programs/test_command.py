@@ -94,6 +94,7 @@ def planted_python(folder):
         (["--threads", "0"], "from 1 to 1024"),
         (["--json", "/proc/none/x.json"], "'/proc/none' cannot be made a folder"),
         (["--json", "/tmp"], "'/tmp' cannot be written"),
+        (["--table", "run.json", "--json", "x.json"], "--table measures nothing: leave one out"),
     ],
 )
 def test_Command_BadInput_IsRefused(arguments, said, capsys):
