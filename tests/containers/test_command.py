@@ -4,10 +4,14 @@ import json
 import os
 import signal
 import time
+from pathlib import Path
 
 import podman_double
 import pytest
 from conftest import Command
+from gloo_bypass_tools.common import processes
+from gloo_bypass_tools.containers import images
+from gloo_bypass_tools.containers.engine import ContainerError
 
 
 @pytest.fixture
@@ -253,3 +257,15 @@ def test_Seccomp_NoDefaultProfile_NothingIsWritten(tmp_path):
 
     assert not write_profile(["userfaultfd"], tmp_path / "made.json", [tmp_path / "none.json"])
     assert not (tmp_path / "made.json").exists()
+
+
+def test_RunVisibly_ProgramThatDoesNotHeedTerm_IsEndedWithWhatItStarted(tmp_path, monkeypatch):
+    monkeypatch.setattr(processes, "GRACE_S", 0.2)
+    script = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/pid; wait"
+    with pytest.raises(ContainerError, match="the making was stopped after 1 s"):
+        images.run_visibly(["sh", "-c", script], 1, "the making")
+    status = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
+    until = time.monotonic() + 60
+    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
+        assert time.monotonic() < until
+        time.sleep(0.02)

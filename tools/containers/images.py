@@ -20,7 +20,7 @@ BUILD_LIMIT_S, BASE_LIMIT_S = 7200.0, 900.0
 def run_visibly(command, limit_s, what, environment=None):
     """Runs a long command with its output on our stderr; raises ContainerError if it fails."""
     try:
-        process = processes.Child(command, stdin=subprocess.DEVNULL, stdout=2, env=environment)
+        process = processes.start(command, 2, environment=environment)
     except OSError as error:
         raise ContainerError(f"cannot start {command[0]}: {error.strerror}") from error
     try:
@@ -29,8 +29,7 @@ def run_visibly(command, limit_s, what, environment=None):
         raise ContainerError(f"{what} was stopped after {limit_s:.0f} s") from error
     finally:
         if process.poll() is None:
-            process.terminate()
-            process.wait()
+            processes.end_group(process)
     if status != 0:
         raise ContainerError(f"{what} failed with status {status}; what it said is above")
 
