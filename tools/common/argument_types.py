@@ -78,7 +78,9 @@ def result_file(text):
         raise argparse.ArgumentTypeError(f"'{path.parent}' cannot be made a folder: {error.strerror}") from error
     if path.is_symlink() and path.is_file():
         raise argparse.ArgumentTypeError(f"'{text}' is a symbolic link to a file: name the file itself")
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+    # A file is replaced by another one beside it; a pipe or a device is written to.
+    kept = path.exists() and not path.is_file()
+    if path.is_dir() or not os.access(path if kept else path.parent, os.W_OK):
         raise argparse.ArgumentTypeError(f"'{text}' cannot be written")
     return path
 

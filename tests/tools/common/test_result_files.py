@@ -42,3 +42,11 @@ def test_WriteAllWhole_EndsEarly_LeavesWhatWasThere(tmp_path, monkeypatch, error
     with pytest.raises(type(error)):
         write_all_whole({tmp_path / "a": b"new", tmp_path / "b": b"new"})
     assert os.listdir(tmp_path) == ["a"] and (tmp_path / "a").read_text() == "old"
+
+
+def test_ResultFile_FolderCannotBeWritten_IsRefusedThoughTheFileCan(tmp_path, monkeypatch):
+    """It is replaced by another one of that folder."""
+    (tmp_path / "file").write_text("kept")
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # as for users; root may write anywhere
+    with pytest.raises(argparse.ArgumentTypeError, match="cannot be written"):
+        result_file(str(tmp_path / "file"))
