@@ -131,6 +131,8 @@ def main(arguments=None):
     except path_probe.ProbeError as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         return NOT_WORKING
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     if options.json:
         record = {
             path: {"works": works(findings), "findings": [one.as_dict() for one in findings]}

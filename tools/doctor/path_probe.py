@@ -96,8 +96,9 @@ def shown(address: str, port: int) -> str:
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
-def reason(error: OSError) -> str:
-    return os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+def reason(error: Exception) -> str:
+    number = getattr(error, "errno", None)  # a UnicodeError has none
+    return os.strerror(number) if number and number > 0 else str(error)
 
 
 def headers(family: int) -> int:
@@ -239,7 +240,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
         if socket.has_dualstack_ipv6():
             return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
         return socket.create_server(("", port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         raise ProbeError(f"cannot listen at {shown(host or '*', port)}: {reason(error)}") from None
 
 
@@ -336,7 +337,7 @@ def probe(where: Place, program: str) -> List[Direction]:
     host, port = where
     try:
         control = socket.create_connection((host, port), timeout=CONTROL_SECONDS)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # the latter: a name that cannot be one
         raise ProbeError(
             f"no TCP connection to {shown(host, port)} ({reason(error)}), which ranks need for "
             f"MASTER_PORT as well: start {program} --listen there first"

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -196,6 +197,12 @@ def test_BadInput_OneLineAndExitStatus2(arguments):
     assert result.returncode == 2 and result.stderr.splitlines()[-1].startswith("gloo-bypass-doctor: error: ")
 
 
+@pytest.mark.parametrize("name", ["a..b", f"{'a' * 64}.b"])
+def test_Probe_NameThatNoHostCanHave_IsOneLine(name):
+    result = doctor("--probe", f"{name}:5")
+    assert result.returncode == 1 and "no TCP connection to" in result.stderr and result.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     "sent",
     [
@@ -219,7 +226,7 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    thread = threading.Thread(target=path_probe.listen, args=(("127.0.0.1", port), 4, say, "x"))
+    thread = threading.Thread(target=path_probe.listen, args=(("127.0.0.1", port), 60, say, "x"), daemon=True)
     thread.start()
     assert said.wait(30)
     with socket.create_connection(("127.0.0.1", port)) as hostile:
@@ -230,7 +237,10 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
         except OSError:
             pass
     ways = path_probe.probe(("127.0.0.1", port), "x")
-    thread.join()
+    until = time.monotonic() + 30  # it speaks of a probe once it has answered it
+    while len(lines) < 3:
+        assert time.monotonic() < until
+        time.sleep(0.01)
     assert lines[1].startswith("a connection that ended without a probe: ") and "from 127.0.0.1:" in lines[2]
     assert [way.problem for way in ways] == ["", ""]
 
