@@ -67,7 +67,7 @@ class Store:
     @contextmanager
     def lock(self, release, alone):
         """Held while the block runs, and by processes that are given the descriptor it yields while they live. Says
-        once that it waits to be alone; gives up after WAIT_LIMIT_S."""
+        once that it waits; gives up after WAIT_LIMIT_S."""
         path = self.folder / f"{release}.lock"
         try:
             opened = open(path, "a", encoding="ascii")
@@ -86,8 +86,9 @@ class Store:
                         raise RootError(
                             f"another process has used {self.root(release)} for {WAIT_LIMIT_S / 60:.0f} minutes: end it"
                         ) from error
-                    if alone and not told:
+                    if not told:
                         told = True
-                        say(f"waiting for another process that makes or uses the root of {release}")
+                        use = "makes or uses" if alone else "makes"
+                        say(f"waiting for another process that {use} the root of {release}")
                     time.sleep(ASK_EVERY_S)
             yield opened.fileno()
