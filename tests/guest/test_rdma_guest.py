@@ -93,6 +93,17 @@ def test_Run_SignalRightAfterTheStartOfQemu_EndsIt(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_Run_FolderForItsFilesHasABlank_IsOneLine(tmp_path, monkeypatch):
+    monkeypatch.setattr(guest_machine.tempfile, "tempdir", f"{tmp_path}/a b")
+    with pytest.raises(guest_machine.GuestError, match="has a blank .*: set TMPDIR to another folder"):
+        guest_machine.run_in_guest(guest_machine.Run(["true"], tmp_path), None, None)
+
+
+def test_Run_LogCannotBeWritten_IsRefusedBefore():
+    done = guest("run", "--dmesg", "/tmp", "--", "true")
+    assert done.returncode == 2 and "'/tmp' cannot be written" in done.stderr
+
+
 def test_Help_Run_SaysWhatIsShared():
     done = guest("run", "--help")
     assert done.returncode == 0

@@ -82,7 +82,7 @@ def parser():
         help="what those NICs are bound to (default %(default)s)",
     )
     run.add_argument("--kvm", action="store_true", help="use KVM; software emulation, the default, runs everywhere")
-    run.add_argument("--dmesg", type=Path, metavar="FILE", help="save the guest's kernel log there")
+    run.add_argument("--dmesg", type=result_file, metavar="FILE", help="save the guest's kernel log there")
     run.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     verbs.add_parser("check", help="say what is missing here for run; exit status 1 if anything is")
     verbs.add_parser(
@@ -119,8 +119,6 @@ def run_command(arguments):
         raise GuestError(sentence)
     if arguments.kvm and not os.access("/dev/kvm", os.R_OK | os.W_OK):
         raise GuestError("--kvm: /dev/kvm is not there or not accessible; run without --kvm")
-    if arguments.dmesg and not arguments.dmesg.absolute().parent.is_dir():
-        raise GuestError(f"--dmesg: there is no folder {arguments.dmesg.absolute().parent}")
     here = Path.cwd()
     shared = [path for path in (here, *arguments.writable) if path != Path("/")]
     run = Run(
@@ -176,5 +174,8 @@ def main():
         return error.status
     except BrokenPipeError:
         return 128 + signal.SIGPIPE
+    except (OSError, subprocess.TimeoutExpired) as error:
+        print(f"rdma-guest: {in_words(error)}", file=sys.stderr)
+        return MISSING
     except KeyboardInterrupt:
         return 128 + signal.SIGINT

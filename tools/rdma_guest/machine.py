@@ -232,8 +232,17 @@ def write_all(descriptor, data):
         data = data[os.write(descriptor, data) :]
 
 
+def check_blanks(path, variable):
+    """The kernel's command line ends a path at a blank."""
+    if any(sign.isspace() or sign == '"' for sign in str(path)):
+        raise GuestError(f"the guest cannot use {path}, which has a blank or '\"': set {variable} to another folder")
+
+
 def run_in_guest(run, kernel, files):
     """Runs the command in a guest of its own; its exit status. Raises GuestError."""
+    check_blanks(tempfile.gettempdir(), "TMPDIR")
+    if kernel:
+        check_blanks(kernel.modules, "XDG_CACHE_HOME")
     # A signal raises an exception in this thread. While QEMU runs and nothing would end it, the signal waits.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     try:
