@@ -5,12 +5,10 @@ A run is in results.json only once it is whole (results.py), so what a killed pr
 and is made anew. Files of a run that were damaged since no longer say what results.json has of them, and are refused.
 """
 
-import fcntl
 import json
-import os
 import shlex
-from contextlib import contextmanager
 
+from gloo_bypass_tools.common import exclusive
 from gloo_bypass_tools.report import machine, records
 from gloo_bypass_tools.report.results import ResultsError, ResultsFolder
 from gloo_bypass_tools.study import guest_part
@@ -117,14 +115,7 @@ def is_finished(folder, record):
     )
 
 
-@contextmanager
 def alone(folder):
     """While it lasts no other process measures into the folder. ResultsError where one does."""
-    descriptor = os.open(folder.path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    except BlockingIOError as error:
-        raise ResultsError(f"{folder.path} is being measured by another process: wait for it, or end it") from error
-    finally:
-        os.close(descriptor)
+    refusal = ResultsError(f"{folder.path} is being measured by another process: wait for it, or end it")
+    return exclusive.alone(folder.path, refusal)

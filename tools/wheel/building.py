@@ -101,7 +101,6 @@ def only(folder, pattern):
 
 def build_wheel(place, output, say):
     """The wheel's path. `place` keeps what a second build can use again."""
-    place.mkdir(parents=True, exist_ok=True)
     log, raw = place / "log", place / "raw"
     log.write_bytes(b"")
     say("tools from PyPI")
@@ -130,9 +129,14 @@ def build_wheel(place, output, say):
     repair += ["--wheel-dir", finished, only(raw, "*.whl")]
     checked("auditwheel", repair, log, TOOLS_LIMIT_S, environment)
     output.mkdir(parents=True, exist_ok=True)
+    made = only(finished, "*.whl")
+    partial, wheel = output / f"{made.name}.partial", output / made.name
+    shutil.copy2(made, partial)
+    partial.rename(wheel)
     for earlier in output.glob("gloo_bypass-*.whl"):
-        earlier.unlink()
-    return Path(shutil.copy2(only(finished, "*.whl"), output))
+        if earlier != wheel:
+            earlier.unlink()
+    return wheel
 
 
 def build_sdist(place, output, say):

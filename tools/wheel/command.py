@@ -5,10 +5,11 @@ import re
 import sys
 from pathlib import Path
 
-from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.common import exclusive, processes, program_places
 from gloo_bypass_tools.common.failures import exit_status
 from gloo_bypass_tools.common.options import command_parser
 from gloo_bypass_tools.wheel import building
+from gloo_bypass_tools.wheel.failures import WheelError
 from gloo_bypass_tools.wheel.generations import GENERATIONS
 
 RELEASES = ", ".join(release for generation in GENERATIONS for release in generation.releases)
@@ -52,6 +53,12 @@ def say(text):
 
 def build(options):
     place, output = program_places.ROOT / "build-wheel", options.output.resolve()
+    place.mkdir(parents=True, exist_ok=True)
+    with exclusive.alone(place, WheelError(f"another build-wheel works in {place}: wait for it, or end it")):
+        return build_alone(options, place, output)
+
+
+def build_alone(options, place, output):
     wheel = building.build_wheel(place, output, say)
     print(wheel)
     if options.sdist:

@@ -1,0 +1,18 @@
+"""One process at a time."""
+
+import fcntl
+import os
+from contextlib import contextmanager
+
+
+@contextmanager
+def alone(path, refusal):
+    """While it lasts no other process that asks for it has this folder or file. Raises `refusal` where one has it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise refusal from None
+    finally:
+        os.close(descriptor)
