@@ -132,7 +132,7 @@ def test_Folder_ProcessOfATestLivesOn_IsFreeAfterTheRun(build_command):
     build_command.meson(
         f"""#!/bin/bash
 echo "<testsuite><testcase name='one'/></testsuite>" > "$TEST_REPORTS/one.xml"
-sleep 60 < /dev/null > /dev/null 2>&1 &
+sleep 600 < /dev/null > /dev/null 2>&1 &
 echo $! >> "{left}"
 """
     )

@@ -209,6 +209,14 @@ def test_Replay_Ended_LeavesNoRank(tmp_path):
                 continue
         return found
 
+    def runs(process):
+        """A zombie has ended."""
+        try:
+            with open(f"/proc/{process}/stat") as file:
+                return file.read().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
     deadline = time.monotonic() + LIMIT_S
     while len(started := players()) < 2 and time.monotonic() < deadline:
         os.sched_yield()
@@ -216,7 +224,7 @@ def test_Replay_Ended_LeavesNoRank(tmp_path):
     assert "ended by SIGTERM" in process.communicate(timeout=LIMIT_S)[1]
     assert process.returncode == 128 + signal.SIGTERM
     # One that had just been started is ended by the kernel, a moment later.
-    while any(os.path.exists(f"/proc/{each}") for each in started):
+    while any(runs(each) for each in started):
         assert time.monotonic() < deadline
         os.sched_yield()
 

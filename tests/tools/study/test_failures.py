@@ -61,7 +61,7 @@ def test_Script_RankKilled_NoSampleIsLost():
             "--ranks",
             "3",
             "--steps",
-            "20",
+            "60",
             "--kill",
             "1@12",
             "--transports",
@@ -74,4 +74,4 @@ def test_Script_RankKilled_NoSampleIsLost():
         timeout=150,
     )
     assert ended.returncode == 0, ended.stderr
-    assert "| TCP | 2 |" in ended.stdout and "20 steps of 24 samples; lost 0, used twice in an epoch 0" in ended.stdout
+    assert "| TCP | 2 |" in ended.stdout and "60 steps of 24 samples; lost 0, used twice in an epoch 0" in ended.stdout
