@@ -43,7 +43,7 @@ class Cuda:
     def host_memory(self, size: int, kept: bool) -> torch.Tensor:
         # Other calls, outside of the caller's mode, will write it too.
         with torch.inference_mode(False):
-            return torch.empty(size, dtype=torch.uint8, pin_memory=kept)
+            return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=kept)
 
     def address(self, host: torch.Tensor) -> int:
         return int(host.data_ptr())

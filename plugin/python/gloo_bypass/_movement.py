@@ -230,7 +230,7 @@ class Movement(Reductions):
         device = getattr(opts, "device", None)
         if device is not None and device.type in self._others:
             return self._others[device.type][1].barrier(opts)
-        return self._start(of.BARRIER, Staging(of.BARRIER, [torch.empty(0)]), opts, (), (), [])
+        return self._start(of.BARRIER, Staging(of.BARRIER, [torch.empty(0, device="cpu")]), opts, (), (), [])
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
         """Through the store, so that a rank that does not come costs this barrier only, and rank 0 names it. `timeout`

@@ -38,6 +38,7 @@ class Reductions(Several):
                 and (address := tensor.data_ptr())
                 and not profiled()
                 and not self._queue.pending
+                and "cpu" not in self._others
             ):
                 limit = opts.timeout
                 limit = self._timeout_ms if limit == UNSET else milliseconds(limit)
@@ -73,12 +74,13 @@ class Reductions(Several):
         own = self._combined(tensors, reduction).coalesce()
         gather = c10d.AllgatherOptions()
         set_known(gather, timeout=opts.timeout, asyncOp=False)
-        found = [torch.empty(1, dtype=torch.int64) for _ in range(self._size)]
-        self.allgather([found], [torch.tensor([own._nnz()])], gather).wait()
+        found = [torch.empty(1, dtype=torch.int64, device="cpu") for _ in range(self._size)]
+        self.allgather([found], [torch.tensor([own._nnz()], device="cpu")], gather).wait()
         numbers = [int(number) for number in found]
         pairs: List[Tensors] = []
         for part, along in ((own.indices().t().contiguous(), 1), (own.values(), 0)):
-            parts = [torch.empty((number, *part.shape[1:]), dtype=part.dtype) for number in numbers]
+            shape = part.shape[1:]
+            parts = [torch.empty((number, *shape), dtype=part.dtype, device=part.device) for number in numbers]
             self._gather_uneven(parts, part, gather).wait()
             pairs.append([each.t() for each in parts] if along == 1 else parts)
         whole = of.sum_sparse(pairs[0], pairs[1], own.shape)
