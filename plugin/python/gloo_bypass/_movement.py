@@ -244,6 +244,8 @@ class Movement(Reductions):
             text = self._let_pass(prefix, limit, wait_all_ranks)
             store.set(f"{prefix}/go", text)
             self._await_readers(prefix)
+            if not text:  # all have come to this one, so nobody reads of the one before
+                self._forget(f"monitored-{self._barriers - 1}")
             if text:
                 raise RuntimeError(f"gloo_bypass: [Rank 0]: {text}")
             return
@@ -265,12 +267,12 @@ class Movement(Reductions):
         took = f"{round(limit.total_seconds() * 1000)} ms"
         if limit <= datetime.timedelta():
             return f"Rank 0 timed out in monitoredBarrier after {took}"
-        end = datetime.datetime.now() + limit
+        end = time.monotonic() + limit.total_seconds()
         missing: List[int] = []
         for rank in range(1, self._size):
-            left = max(end - datetime.datetime.now(), datetime.timedelta(milliseconds=1))
+            left = max(1, min(round(1000 * (end - time.monotonic())), milliseconds(limit)))
             try:
-                await_key(self._own_store, f"{prefix}/{rank}", milliseconds(left))
+                await_key(self._own_store, f"{prefix}/{rank}", left)
             except RuntimeError:
                 missing.append(rank)
                 if not wait_all_ranks:
@@ -279,6 +281,14 @@ class Movement(Reductions):
             return ""
         names = ("Rank " if len(missing) == 1 else "Ranks ") + ", ".join(map(str, missing))
         return f"{names} failed to pass monitoredBarrier in {took}"
+
+    def _forget(self, prefix: str) -> None:
+        """What a monitored barrier has left in the store, whose server would grow with each."""
+        with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):  # a store that cannot
+            self._own_store.delete_key(f"{prefix}/go")
+            for rank in range(1, self._size):
+                self._own_store.delete_key(f"{prefix}/{rank}")
+                self._own_store.delete_key(f"{prefix}/{rank}/has read")
 
     def _await_readers(self, prefix: str) -> None:
         """The store may end with rank 0, and the others look only now and then."""
