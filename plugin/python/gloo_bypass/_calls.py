@@ -20,6 +20,7 @@ Tensors = List[torch.Tensor]
 Blocks = Tuple[int, ...]
 SLOTS = _pipeline.Slots()
 _LONGEST_PAUSE_S = 0.1
+_may_be_a_graphs_input = getattr(c10d, "_allow_inflight_collective_as_graph_input", lambda: False)  # since 2.7
 
 
 def options_of(kind: Any, options: Any, **fields: Any) -> Any:
@@ -158,6 +159,10 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     def _begun(self, work: Work) -> Work:
         if self._coalesced_works is not None:
             self._coalesced_works.append(work)
+        if _may_be_a_graphs_input():
+            # As PyTorch's C++ collectives do: a compiled function that is given the tensor waits for the work.
+            for tensor in work._result:
+                c10d._register_work(tensor, work)
         return work
 
     def _ended(self, work: Work) -> Work:
