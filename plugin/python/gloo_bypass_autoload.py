@@ -68,11 +68,16 @@ class Request:
     def is_ours(self) -> bool:
         return self.backend == NAME or NAME in self._devices.values()
 
+    def own_devices(self) -> List[str]:
+        """That the program has named for ours."""
+        return [device for device, name in self._devices.items() if name == NAME]
+
     def other_devices(self) -> Dict[str, str]:
         return {device: name for device, name in self._devices.items() if name != NAME}
 
 
 _request: Optional[Request] = None
+_told = False  # whether this process has said whose its groups are
 
 
 def load_groups() -> Any:

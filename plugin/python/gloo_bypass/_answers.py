@@ -33,6 +33,7 @@ def _ignored(self: Any, *unused: Any) -> None:
 
 class Answers(Movement):
     _group_store: Any
+    _request: Any
     options: Any
     _name: str
     _description: str
@@ -80,7 +81,8 @@ class Answers(Movement):
 
     @property
     def _device_types(self) -> List[torch.device]:
-        return [torch.device("cpu"), *map(torch.device, self._others)]
+        own = [] if self._request is None else self._request.own_devices()
+        return [torch.device(kind) for kind in dict.fromkeys([*(own or ["cpu"]), *self._others])]
 
     def _get_backend(self, device: Any) -> Any:
         kind = torch.device(device).type

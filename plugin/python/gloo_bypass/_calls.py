@@ -97,7 +97,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
 
     def _other(self, tensor: torch.Tensor) -> Any:
         """Another backend, if it has this tensor's device."""
-        if tensor.is_cpu or not self._others:
+        if not self._others:
             return None
         entry = self._others.get(tensor.device.type)
         return None if entry is None else entry[1]
