@@ -117,6 +117,8 @@ class Staging:
         if element is None:
             if kind in REDUCING:
                 raise ArgumentError(f"gloo_bypass: {dtype} cannot be reduced")
+            if tensors[0].is_quantized:
+                raise ArgumentError(f"gloo_bypass: {dtype} cannot be sent: its scale would not go along")
             element, self.scale = _UINT8, self.width  # as bytes
         self.element: int = element
         self.kept: List[torch.Tensor] = []
