@@ -163,7 +163,9 @@ def _name_it_gloo(request: Request, made: Any) -> None:
         said = c10d.Backend(request.said)
         c10d._world.pg_map[group] = (said, store)
         c10d._world.pg_backend_config[group] = str(c10d.BackendConfig(said))
-    if request.is_default and group.rank() == 0:
+    global _told
+    if not _told and (group.rank() if request.is_default else c10d.get_rank()) == 0:
+        _told = True
         print(
             f"gloo-bypass: {_OURS_FOR_GLOO}=own: this program's Gloo groups use our collectives",
             file=sys.stderr,

@@ -6,13 +6,15 @@ import datetime
 from typing import Any, List, NoReturn, Optional, Tuple
 
 import torch.distributed as dist
-from gloo_bypass_autoload import NAME
+from gloo_bypass_autoload import NAME, torch_release
 
 from . import _other_backends
 from ._answers import Answers
 from ._old_torch import set_known
 from ._work import Work
 
+# PyTorch's own order the ranks of a part, and from 2.14 on keep the list's order.
+_SORTS = torch_release() < (2, 14)
 _UNCONNECTED = -1  # the uuid of a group before its first reconfigure()
 
 
@@ -83,6 +85,20 @@ class Membership(Answers):
         device_types: Any = None,
     ) -> Any:
         """A group of these ranks; None elsewhere. All ranks of this group call it."""
+        if not ranks:
+            raise RuntimeError(
+                "Split ranks cannot be empty. Please provide a non-empty list of ranks to split the group."
+            )
+        if len(ranks) > self._size:
+            raise RuntimeError(
+                "the split group's size should be no larger than the world_size set by init_process_group"
+            )
+        if len(set(ranks)) != len(ranks):
+            raise RuntimeError(
+                "Split ranks should not have duplicates. Please provide a list of unique ranks to split the group."
+            )
+        if _SORTS:
+            ranks = sorted(ranks)
         number = self._splits
         self._splits += 1
         store = dist.PrefixStore(f"split-{number}-{'-'.join(map(str, ranks))}/", self._own_store)

@@ -20,7 +20,9 @@ def passes(case, size, **environment):
         return [ranks.output(rank).count(THE_LINE) for rank in range(size)]
 
 
-@pytest.mark.parametrize("case, size", [("no_backend", 2), ("mesh", 4), ("two_backends", 2)])
+@pytest.mark.parametrize(
+    "case, size", [("no_backend", 2), ("mesh", 4), ("two_backends", 2), ("default_group_is_another", 2)]
+)
 def test_Setting_ProgramNamesNoBackendOrSeveral_GroupsForCpusAreOurs(new_enough, case, size):  # noqa: F811
     assert passes(case, size, **OWN) == [1] + [0] * (size - 1)
 

@@ -43,6 +43,13 @@ def split(group):
     return type(made) is type(group), made.rank(), made.size(), made.group_desc.split(":")[:2]
 
 
+def refused(group, ranks):
+    try:
+        group.split_group(ranks)
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+
+
 #: Called on the group, and on its backend for CPUs.
 BOTH = {
     "rank": lambda it: it.rank(),
@@ -81,6 +88,8 @@ GROUP = {
     "unbox": lambda it: type(dist.ProcessGroup.unbox(it.boxed())) is type(it),
     "merge_remote_group": merged,
     "split_group": split,
+    "split_group_of_none": lambda group: refused(group, []),
+    "split_group_of_one_twice": lambda group: refused(group, [0, 0]),
     "_set_pg_timeout": lambda it: dist.distributed_c10d._set_pg_timeout(SECONDS, it),
     "timeout": lambda it: it._get_backend(CPU).options._timeout,
     "reconfigure": reconfigured,
