@@ -5,6 +5,7 @@ Not part of the package gloo_bypass, because importing that loads the plug-in. A
 `import torch` for every program of the machine, so none leaves it. TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns the call off.
 """
 
+import atexit
 import functools
 import inspect
 import os
@@ -12,6 +13,8 @@ import sys
 import sysconfig
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
+#: GLOO_DEVICE_TRANSPORT's values that are ours.
+TRANSPORTS = ("DPDK", "UDP", "RDMA")
 #: The backend's name in init_process_group.
 NAME = "bypass"
 _OURS_FOR_GLOO = "GLOO_BYPASS_COLLECTIVES"
@@ -22,7 +25,7 @@ _LEAST_TORCH = (2, 6)
 def asks_for_ours() -> bool:
     """Whether GLOO_DEVICE_TRANSPORT names one of our transports."""
     # Accept small letters here: the plug-in reports them better than PyTorch does.
-    return os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() in ("DPDK", "UDP", "RDMA")
+    return os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() in TRANSPORTS
 
 
 def replaces_gloo() -> bool:
@@ -229,6 +232,12 @@ def is_old() -> bool:
     return torch_release() < _LEAST_TORCH
 
 
+def _leave_all() -> None:
+    groups = sys.modules.get("gloo_bypass._process_group")
+    if groups is not None:
+        groups.leave_all()
+
+
 def register() -> None:
     """Makes the backend known to PyTorch, once. Loads nothing of ours."""
     import torch.distributed as dist
@@ -258,6 +267,8 @@ def register() -> None:
     if hasattr(c10d, "_shutdown_backend"):
         c10d._shutdown_backend = _shutting_down(c10d._shutdown_backend)
     c10d.monitored_barrier = dist.monitored_barrier = _monitored(c10d.monitored_barrier)
+    # Now, not when the first group is made: what programs register later ends before groups do, and may use them.
+    atexit.register(_leave_all)
 
 
 def autoload() -> None:

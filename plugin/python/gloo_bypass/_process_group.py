@@ -8,7 +8,6 @@ GIL released. A synchronous call runs on the caller's thread, an asynchronous on
 the other devices' backends itself (_other_backends.py), registers them with its C++ base, and hands them their tensors.
 """
 
-import atexit
 import ctypes
 import datetime
 import os
@@ -145,7 +144,7 @@ class ProcessGroup(Membership):
             _store_asked(_client_beside(own_store)),
         )
         self._text = self._door.describe()
-        _stats.group_is_made(transport)
+        _stats.group_is_made(transport, size)
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
         self._rank, self._size, self._own_store = rank, size, own_store
         # What they number is in that store, which new ranks know from its beginning.
@@ -174,7 +173,7 @@ class ProcessGroup(Membership):
         let_go()
 
 
-def _leave_all() -> None:
+def leave_all() -> None:
     """Groups that the program has not destroyed, before Python ends under their threads."""
     groups = list(_LIVE)
     try:
@@ -187,9 +186,6 @@ def _leave_all() -> None:
             group._door.close()
             group._queue.close()
         _door.close()
-
-
-atexit.register(_leave_all)
 
 
 def create(options: Any, request: Optional[Request]) -> ProcessGroup:

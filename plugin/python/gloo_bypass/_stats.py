@@ -3,6 +3,8 @@
 import os
 from typing import Any, Dict, List, TypedDict
 
+from gloo_bypass_autoload import TRANSPORTS
+
 from . import _library
 
 
@@ -84,14 +86,17 @@ def stats() -> Dict[str, TransportStats]:
 _GLOOS_OWN = ("TCP", "TCP_TLS", "UV")
 #: As which our own collectives count what goes through a host's memory.
 _HOSTS_MEMORY = "MEMORY"
+_CARRIERS = (*_GLOOS_OWN, *TRANSPORTS, _HOSTS_MEMORY)
 _ONCE = "PyTorch reads GLOO_DEVICE_TRANSPORT once a process, when it makes the first group"
 #: What the first group of ours was made with, which takes DPDK where nothing is set; empty: none was made.
 _made_with = ""
+_most_ranks = 0  # of a group of ours
 
 
-def group_is_made(transport: str) -> None:
-    global _made_with
+def group_is_made(transport: str, size: int) -> None:
+    global _made_with, _most_ranks
     _made_with = _made_with or transport or "DPDK"
+    _most_ranks = max(_most_ranks, size)
 
 
 def require_transport(transport: str = "", least_bytes: int = 1) -> None:
@@ -106,9 +111,13 @@ def require_transport(transport: str = "", least_bytes: int = 1) -> None:
 
     named = bool(transport)
     counters = stats()
+    transport = ",".join(name.strip().upper() for name in transport.split(","))
     if not named:
         transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper() or _made_with or "TCP"
     carriers = transport.split(",")
+    unknown = [name for name in carriers if name not in _CARRIERS]
+    if named and unknown:
+        raise ValueError(f"gloo_bypass: {unknown[0]!r} is no transport: those are {', '.join(_CARRIERS)}")
     if transport == "DPDK" and not named:
         carriers.append(_HOSTS_MEMORY)
     for other, counted in counters.items():
@@ -117,7 +126,7 @@ def require_transport(transport: str = "", least_bytes: int = 1) -> None:
                 f"gloo_bypass: {transport} was to carry all bytes, but "
                 f"{counted['payload_bytes_received']} came over {other}: {_ONCE}"
             )
-    alone = distributed.is_initialized() and distributed.get_world_size() == 1
+    alone = _most_ranks == 1 or distributed.is_initialized() and distributed.get_world_size() == 1
     if transport in _GLOOS_OWN or alone:
         return
     own = [counters[name] for name in carriers if name in counters]

@@ -38,6 +38,13 @@ def new_enough(installed_torch):
         ("names", 3),
         ("names", 4),
         ("transport_is_required", 2),
+        ("transports_are_named", 2),
+        ("alone_and_destroyed", 1),
+        ("default_device_is_another", 2),
+        ("in_flight_works_are_known", 2),
+        ("quantized", 2),
+        ("monitored_barriers_leave_little", 3),
+        ("gloo_has_the_host", 2),
         ("other_devices", 2),
         ("time_passes", 2),
         ("message_does_not_come", 2),
@@ -69,6 +76,12 @@ def test_Group_OfThisCase_BehavesAsItSays(new_enough, installed_torch, case, siz
     with ranks_of("door_behaviour.py", size, case) as ranks:
         ranks.succeed()
         assert [ranks.value(rank, "end") for rank in range(size)] == ["ok"] * size
+
+
+def test_Exit_HandlerUsesAGroup_ItIsThereYet(new_enough):
+    with ranks_of("door_behaviour.py", 2, "ends_and_uses_groups_at_exit") as ranks:
+        ranks.succeed()
+        assert [ranks.value(rank, "left") for rank in range(2)] == ["ok", "ok"]
 
 
 def test_Ranks_CallDifferently_ErrorNamesBothCalls(new_enough):

@@ -1,5 +1,6 @@
 """What our process group does that is not a comparison with Gloo: one case a run, named by the first argument."""
 
+import atexit
 import datetime
 import gc
 import os
@@ -220,6 +221,120 @@ def transport_is_required():
     gloo_bypass.require_transport()
     gloo_bypass._stats.stats = lambda: {"UDP": counters}
     assert "came over UDP" in raised(RuntimeError, gloo_bypass.require_transport)
+
+
+@case
+def transports_are_named():
+    import gloo_bypass
+
+    start()
+    dist.all_reduce(torch.ones(1000))
+    gloo_bypass.require_transport(" memory , dpdk")
+    assert "'DPKD' is no transport" in raised(ValueError, lambda: gloo_bypass.require_transport("dpkd"))
+
+
+@case
+def alone_and_destroyed():
+    """One rank has nothing to send, also once its group is gone."""
+    import gloo_bypass
+
+    start()
+    dist.destroy_process_group()
+    gloo_bypass.require_transport()
+
+
+@case
+def default_device_is_another():
+    """The tensors that we make are the host's."""
+    from gloo_bypass import _devices
+
+    rank, size = start()
+    with torch.device("meta"):
+        dist.barrier()
+        sparse = torch.sparse_coo_tensor([[rank]], torch.ones(1, device="cpu"), (size,), device="cpu")
+        dist.all_reduce(sparse)
+        assert object.__new__(_devices.Cuda).host_memory(64, False).is_cpu
+    assert sparse.to_dense().tolist() == [1.0] * size
+
+
+@case
+def in_flight_works_are_known():
+    """To functions that PyTorch compiles: what they are given is waited for."""
+    _, size = start()
+    if not hasattr(functional_collectives, "allow_inflight_collective_as_graph_input_ctx"):
+        print("why=this PyTorch cannot be told of works in flight")
+        return
+    for elements in 3, 1 << 21:
+        with functional_collectives.allow_inflight_collective_as_graph_input_ctx():
+            tensor = torch.ones(elements)
+            dist.all_reduce(tensor, async_op=True)
+            result = torch.ops._c10d_functional.wait_tensor(tensor) * tensor
+        assert result.unique().tolist() == [size * size]
+
+
+@case
+def quantized():
+    rank, size = start()
+    for dtype in torch.quint8, torch.qint32:
+        tensor = torch.quantize_per_tensor(torch.ones(4), 0.5, 0, dtype)
+        for call in (
+            lambda: dist.broadcast(tensor, 0),
+            lambda: dist.all_gather([tensor] * size, tensor),
+            lambda: dist.send(tensor, 1 - rank),
+        ):
+            assert f"{dtype} cannot be sent: its scale" in raised(ValueError, call)
+    dist.barrier()
+
+
+@case
+def monitored_barriers_leave_little():
+    """In the store."""
+    start()
+    store = dist.group.WORLD._own_store
+
+    def keys_after(barriers):
+        for _ in range(barriers):
+            dist.monitored_barrier()
+        dist.barrier()
+        number = store.num_keys()
+        dist.barrier()  # nobody begins the next one before all have asked
+        return number
+
+    before, after = keys_after(3), keys_after(20)
+    assert after <= before, (before, after)
+    if dist.get_rank() == 0:
+        dist.monitored_barrier(timeout=datetime.timedelta.max)
+    else:
+        dist.monitored_barrier()
+
+
+@case
+def ends_and_uses_groups_at_exit():
+    """What the program registers after `import torch` comes before the end of its groups."""
+
+    def leave():
+        dist.barrier()
+        print("left=ok", flush=True)
+
+    atexit.register(leave)
+    start()
+
+
+@case
+def gloo_has_the_host():
+    """ "cpu:gloo,cuda:bypass": tensors of the host are Gloo's."""
+    import gloo_bypass
+
+    _, size = start("cpu:gloo,cuda:bypass")
+    group = dist.group.WORLD
+    assert isinstance(group._get_backend(torch.device("cpu")), dist.ProcessGroupGloo)
+    before = gloo_bypass.stats()
+    for tensor in torch.ones(3), torch.ones(3).bool():
+        dist.all_reduce(tensor, dist.ReduceOp.MAX)
+        dist.broadcast(tensor, 0)
+    dist.barrier()
+    assert gloo_bypass.stats() == before
+    assert len(group._device_types) == 2
 
 
 @case
