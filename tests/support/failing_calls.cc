@@ -49,6 +49,13 @@ extern "C" int fsync(int file) {
   return original<int (*)(int)>("fsync")(file);
 }
 
+// TEST_REMOVE_SECONDS: a disk that takes this long for that.
+extern "C" int remove(const char* path) noexcept {
+  if (const char* const seconds = std::getenv("TEST_REMOVE_SECONDS"))
+    ::sleep(static_cast<unsigned>(std::atoi(seconds)));
+  return original<int (*)(const char*)>("remove")(path);
+}
+
 // TEST_LISTEN_SECONDS: the listening process is preempted right after it for this long.
 extern "C" int listen(int socket, int backlog) noexcept {
   const int result = original<int (*)(int, int)>("listen")(socket, backlog);

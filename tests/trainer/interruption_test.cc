@@ -52,6 +52,11 @@ class Interruption : public ::testing::TestWithParam<int> {
   std::set<std::string> leftBy(Program& process, const std::string& folder, const std::string& written) {
     EXPECT_TRUE(comes(folder, written));
     ::kill(process.pid(), GetParam());
+    return leftBy(process, folder);
+  }
+
+  // Of one that has been told to end.
+  std::set<std::string> leftBy(Program& process, const std::string& folder) {
     const auto finished = process.finish(kLimit);
     EXPECT_EQ(finished.shellStatus(), 128 + GetParam()) << finished.err;
     EXPECT_LT(finished.elapsed, std::chrono::seconds(50)) << "it waited for the disk";
@@ -80,6 +85,18 @@ TEST_P(Interruption, WhileTextIsTokenised_LeavesNoFolder) {
   Program process(std::getenv("TOKENISE"),
                   {std::getenv("SAMPLE_TEXT"), "--output", folder_ / "t", "--shard-tokens", "1000"}, withSlowDisk());
   EXPECT_EQ(leftBy(process, folder_.path, "t.partial."), std::set<std::string>{});
+}
+
+TEST_P(Interruption, SentTwiceAtOnce_LeavesNothing) {  // by a terminal, and by the launcher that hands it on
+  auto environment = withSlowDisk();
+  environment["TEST_REMOVE_SECONDS"] = "1";
+  auto process = startTraining({"--steps", "9", "--checkpoint", folder_ / "c", "--checkpoint-every", "1"}, environment);
+  ASSERT_TRUE(comes(folder_.path, "c.tmp."));
+  for (int i = 0; i < 50; ++i) {
+    ::kill(process.pid(), GetParam());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_EQ(leftBy(process, folder_.path), std::set<std::string>{});
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, Interruption, ::testing::Values(SIGINT, SIGTERM, SIGHUP),

@@ -123,6 +123,9 @@ void checkReplaceable(const std::string& path) {
   if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
     throw UsageError(fmt::format("cannot write {}: it is there and is not a regular file", path));
   }
+  if (std::error_code ignored; std::filesystem::is_symlink(path, ignored) && std::filesystem::exists(path, ignored)) {
+    throw UsageError(fmt::format("cannot write {}: it is a symbolic link to a file: name the file itself", path));
+  }
   const std::string folder = std::filesystem::path(path).parent_path().string();
   if (::access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
     throw UsageError(fmt::format("cannot write {}: its folder: {}", path, reason(errno)));

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 #include <mutex>
 #include <set>
@@ -38,8 +39,23 @@ Registry& registry() {
 
 int signalPipe[2] = {-1, -1};
 
+// A terminal and the launcher may send the same signal at once; who sends it again later does not want to wait.
+constexpr time_t kRepeatSeconds = 5;
+volatile std::sig_atomic_t toldAlready = 0;
+volatile time_t toldAt = 0;
+
 // Only what a handler may do: the thread does the rest.
 void tellOfSignal(int signal) {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (toldAlready != 0) {
+    if (now.tv_sec - toldAt >= kRepeatSeconds) {
+      ::_exit(128 + signal);
+    }
+    return;
+  }
+  toldAt = now.tv_sec;
+  toldAlready = 1;
   const auto number = static_cast<unsigned char>(signal);
   if (::write(signalPipe[1], &number, 1) != 1) {
     ::_exit(128 + signal);
@@ -105,7 +121,7 @@ void removeTemporariesOnSignals() {
   std::thread(awaitSignal).detach();
   struct sigaction action{};
   action.sa_handler = tellOfSignal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_RESTART);
+  action.sa_flags = SA_RESTART;
   for (const int signal : kSignals) {
     struct sigaction before{};
     if (::sigaction(signal, nullptr, &before) == 0 && before.sa_handler != SIG_IGN) {
