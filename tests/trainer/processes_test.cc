@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <thread>
@@ -186,11 +187,64 @@ TEST(Checkpoint, OtherOptions_AreRefused) {
   expectRefused(train({"--steps", "4", "--resume", folder / "cut"}), "truncated");
 }
 
-TEST(Checkpoint, IsTheSavedModelToo_IsRefused) {
+// A safetensors file whose header says another step.
+std::string withStep(const std::string& file, const std::string& step) {
+  uint64_t length = 0;
+  std::memcpy(&length, file.data(), sizeof length);
+  std::string header = file.substr(sizeof length, length);
+  const std::string field = "\"step\":\"2\"";
+  header.replace(header.find(field), field.size(), "\"step\":\"" + step + "\"");
+  const uint64_t now = header.size();
+  return std::string(reinterpret_cast<const char*>(&now), sizeof now) + header + file.substr(sizeof length + length);
+}
+
+TEST(Checkpoint, StepThatNoRunHas_IsRefused) {
   const TemporaryFolder folder;
-  expectRefused(train({"--steps", "1", "--checkpoint", folder / "c", "--save-model", folder / "./c"}),
-                "--checkpoint and --save-model are one file");
+  digestOf(train({"--steps", "2", "--checkpoint", folder / "c"}));
+  writeText(folder / "same", withStep(contentsOf(folder / "c"), "2"));
+  EXPECT_EQ(train({"--steps", "3", "--resume", folder / "same"}).shellStatus(), 0);
+  for (const std::string step : {"18446744073709551615", "9223372036854775808", "-1", "x"}) {
+    writeText(folder / "wrong", withStep(contentsOf(folder / "c"), step));
+    expectRefused(train({"--steps", "4", "--resume", folder / "wrong"}), "step are unreadable");
+  }
+}
+
+TEST(Checkpoint, OtherNumberOfRanks_IsRefusedWithTheWay) {
+  const TemporaryFolder folder;
+  digestOf(train({"--steps", "2", "--spawn", "2", "--checkpoint", folder / "c"}));
+  expectRefused(train({"--steps", "4", "--resume", folder / "c"}), "--elastic MIN:MAX");
+}
+
+TEST(Outputs, AreOneFile_AreRefused) {
+  const TemporaryFolder folder;
+  digestOf(train({"--steps", "1", "--checkpoint", folder / "before"}));
+  const std::string before = contentsOf(folder / "before");
+  const std::vector<std::pair<Flags, std::string>> cases{
+      {{"--checkpoint", folder / "c", "--save-model", folder / "./c"}, "--checkpoint and --save-model are one file"},
+      {{"--checkpoint", folder / "c", "--trace", folder / "c"}, "--checkpoint and --trace are one file"},
+      {{"--resume", folder / "before", "--save-model", folder / "before"}, "--resume and --save-model are one file"},
+      {{"--resume", folder / "before", "--metrics", folder / "before"}, "--resume and --metrics are one file"}};
+  for (const auto& [flags, reason] : cases) {
+    expectRefused(train(Flags{"--steps", "2"} + flags), reason);
+  }
   EXPECT_FALSE(std::filesystem::exists(folder / "c"));
+  EXPECT_EQ(contentsOf(folder / "before"), before);
+  EXPECT_EQ(train({"--steps", "1", "--metrics", "/dev/null", "--log-samples", "/dev/null"}).shellStatus(), 0);
+}
+
+TEST(Outputs, AreLinksToFiles_AreRefused) {
+  const TemporaryFolder folder;
+  writeText(folder / "file", "kept");
+  std::filesystem::create_symlink(folder / "file", folder / "link");
+  for (const std::string flag : {"--checkpoint", "--save-model", "--trace"}) {
+    expectRefused(train({"--steps", "1", flag, folder / "link"}), "it is a symbolic link to a file: name the file");
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_EQ(contentsOf(folder / "file"), "kept");
+}
+
+TEST(Optimizer, EpsilonOfZero_IsRefused) {  // where a gradient is 0, Adam's step would be 0 / 0
+  expectRefused(train({"--steps", "1", "--epsilon", "0"}), "--epsilon");
 }
 
 TEST(Failure, RankKilled_EndsTheRunPromptly) {

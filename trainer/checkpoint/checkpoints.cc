@@ -24,11 +24,36 @@ int64_t randomNumber() {
 }  // namespace
 
 void checkOutputs(const Options& options) {
-  std::error_code unknown;  // a path that cannot be followed is refused below
-  const auto checkpoint = std::filesystem::weakly_canonical(options.checkpointPath, unknown);
-  if (!checkpoint.empty() && checkpoint == std::filesystem::weakly_canonical(options.saveModelPath, unknown)) {
-    throw UsageError(fmt::format("--checkpoint and --save-model are one file, {}: weights alone are no checkpoint",
-                                 options.checkpointPath));
+  struct Given {
+    const char* flag;
+    const std::string& path;
+  };
+  const Given outputs[] = {{"--checkpoint", options.checkpointPath},
+                           {"--save-model", options.saveModelPath},
+                           {"--metrics", options.metricsPath},
+                           {"--trace", options.tracing.tracePath},
+                           {"--log-samples", options.elastic.samplesPath}};
+  const auto areOneFile = [](const std::string& a, const std::string& b) {
+    std::error_code unknown;  // a path that cannot be followed is refused where it is opened
+    if (a == "-" || (std::filesystem::exists(a, unknown) && !std::filesystem::is_regular_file(a, unknown))) {
+      return false;  // a pipe or a device takes what all write
+    }
+    const auto first = std::filesystem::weakly_canonical(a, unknown);
+    return !first.empty() && first == std::filesystem::weakly_canonical(b, unknown);
+  };
+  const auto refuse = [](const Given& a, const Given& b) {
+    throw UsageError(fmt::format("{} and {} are one file, {}: give each its own", a.flag, b.flag, a.path));
+  };
+  const Given resumed = {"--resume", options.resumePath};
+  for (const Given& one : outputs) {
+    if (&one != outputs && areOneFile(one.path, resumed.path)) {  // --checkpoint may continue the one it begins with
+      refuse(resumed, one);
+    }
+    for (const Given* other = &one + 1; other != std::end(outputs); ++other) {
+      if (areOneFile(one.path, other->path)) {
+        refuse(one, *other);
+      }
+    }
   }
   for (const std::string& path : {options.checkpointPath, options.saveModelPath}) {
     if (!path.empty()) {

@@ -1,6 +1,7 @@
 #include "trainer/checkpoint/weights.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include <ATen/ATen.h>
@@ -190,11 +191,16 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
   }
   const auto saved = parseSmallJson(file_.metadata("options"));
   const auto step = parseSmallJson(file_.metadata("step"));
-  if (!saved.is_object() || !step.is_number_unsigned()) {
+  if (!saved.is_object() || !step.is_number_unsigned() ||
+      step.get<uint64_t>() > uint64_t{std::numeric_limits<int64_t>::max()}) {
     throw UsageError(path + ": the checkpoint's options or step are unreadable");
   }
   if (const auto difference = firstDifference(trajectory, saved, "in the checkpoint"); !difference.empty()) {
-    throw UsageError(fmt::format("{}: cannot continue under other options: {}", path, difference));
+    const bool ofTheRanks = difference.starts_with("world_size:");
+    throw UsageError(fmt::format("{}: cannot continue under other options: {}{}", path, difference,
+                                 ofTheRanks ? " (a run with --elastic MIN:MAX may have fewer ranks than MAX, which is "
+                                              "the checkpoint's number)"
+                                            : ""));
   }
   for (const auto& [name, tensor] : model.named()) {
     for (const auto kind : kStateKinds) {

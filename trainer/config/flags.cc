@@ -132,7 +132,7 @@ void addOptimizerFlags(FlagGroup optimizer, Options& o) {
   optimizer.real("--weight-decay", o.weightDecay, 0, 1e3);
   optimizer.real("--beta1", o.beta1, 0, 0.999999);
   optimizer.real("--beta2", o.beta2, 0, 0.999999999);
-  optimizer.real("--epsilon", o.epsilon, 0, 1);
+  optimizer.real("--epsilon", o.epsilon, 1e-30, 1);
   optimizer.real("--clip-norm", o.clipNorm, 0, 1e9, "clip the gradient's norm to this (0: off)");
 }
 
@@ -179,9 +179,10 @@ void addSynchronisationFlags(FlagGroup sync, Options& o) {
   sync.file("--plugin", o.pluginPath,
             "shared library that registers the transport (default: libgloo_bypass.so beside this program or in "
             "../plugin, when the transport is not built into PyTorch)");
-  sync.real("--timeout", o.timeoutSeconds, 0.1, kMaxSeconds, "seconds a collective may take");
+  sync.real("--timeout", o.timeoutSeconds, 0.1, kMaxSeconds,
+            "seconds a collective may take, and what ranks wait for in it: rank 0's writing of a checkpoint, too");
   sync.real("--rendezvous-timeout", o.rendezvousTimeoutSeconds, 0.1, kMaxSeconds,
-            "seconds to wait for all ranks at the start");
+            "seconds to wait for all ranks at the start, where rank 0 reads its checkpoint first");
 }
 
 void addCompressionFlags(FlagGroup compression, CompressionOptions& o) {
