@@ -63,6 +63,22 @@ int64_t modelStateBytes(const Options& options, int ranks) {
   return elementBytes * (held(3) + held(2)) + optimizerBytes * held(1);
 }
 
+int64_t reductionBytes(const Options& options, int ranks) {
+  const bool isAlone = !options.ddp || ranks == 1;
+  if (options.sharding.isUsed() || options.modelParallel.isUsed()) {
+    return 0;
+  }
+  const bool hasBuckets = !isAlone && !options.averaging.isUsed() && !options.gradientAsBucketView;
+  const int64_t ofEach =
+      (hasBuckets ? options.precision.parameterBytes() : 0) + (options.precision.hasMasters() ? 4 : 0);
+  return ofEach * heldParameters(options, ranks);
+}
+
+int64_t unshardedBytes(const Options& options) {
+  const int64_t ofEach = options.precision.parameterBytes() + (options.precision.hasMasters() ? 4 : 0);
+  return options.sharding.isUsed() ? ofEach * modelConfig(options).parameterCount() : 0;
+}
+
 int64_t techniqueStateBytes(const Options& options, int ranks) {
   int64_t ofEach = options.precision.sumsInFp32 ? 4 : 0;
   if (options.compression.isUsed() && options.compression.canFeedBack() && options.compression.errorFeedback) {
@@ -84,7 +100,9 @@ int64_t serverBytes(const Options& options, int ranks) {
 void checkMemory(const Options& options, int ranks, int ranksHere) {
   constexpr double kGigabyte = 1e9;
   const auto available = availableBytes();
-  const int64_t needed = ranksHere * (modelStateBytes(options, ranks) + techniqueStateBytes(options, ranks)) +
+  const int64_t ofTraining =
+      modelStateBytes(options, ranks) + techniqueStateBytes(options, ranks) + reductionBytes(options, ranks);
+  const int64_t needed = ranksHere * std::max(ofTraining, unshardedBytes(options)) +
                          (ranksHere == ranks ? serverBytes(options, ranks) : 0);
   if (available && needed > *available) {
     Options sharded = options;

@@ -18,6 +18,13 @@ int64_t modelStateBytes(const Options& options, int ranks);
 // where a loss scale may undo the step, that from before it; DiLoCo's starting point and velocity.
 int64_t techniqueStateBytes(const Options& options, int ranks);
 
+// What a step of data parallelism has besides: the reducer's buckets, which hold the gradients once more, and in 16
+// bits the fp32 gradients of the masters. 0 with --zero and --model-parallel.
+int64_t reductionBytes(const Options& options, int ranks);
+
+// What a rank has before --zero has shared the model: all of it, and in 16 bits the masters. 0 without.
+int64_t unshardedBytes(const Options& options);
+
 // Throws UsageError where `ranksHere` of `ranks` ranks need more than the kernel says is available (MemAvailable;
 // limits of control groups are not seen). Activations are not counted: enough here may still be too little later, when
 // libtorch names the bytes it could not get.

@@ -247,11 +247,11 @@ TEST(Zero, RanksWithOtherStages_AreRefused) {
 }
 
 TEST(Memory, TooLittle_IsSaidBeforeAnyRankStarts) {
-  const auto finished = train({"--model", "distilgpt2", "--spawn", "1024", "--steps", "1"});  // 1.3 TB
-  expectRefused(finished, "1024 ranks of 1024 need 1342.1 GB for parameters, gradients and moments");
+  const auto finished = train({"--model", "distilgpt2", "--spawn", "1024", "--steps", "1"});  // 1.7 TB
+  expectRefused(finished, "1024 ranks of 1024 need 1677.6 GB for parameters, gradients and moments");
   EXPECT_EQ(finished.shellStatus(), 2);
   expectRefused(train({"--model", "distilgpt2", "--elastic", "1:1024", "--checkpoint", "c"}),
-                "1024 ranks of 1024 need 1342.1 GB");
+                "1024 ranks of 1024 need 1677.6 GB");
 }
 
 TEST(Memory, TooLittle_AdvisesOnlyWhatHelps) {
@@ -300,6 +300,33 @@ TEST(Memory, Formula_IsThePapers) {
   for (const std::string kind : {"tiny", "distilgpt2"}) {
     EXPECT_EQ(Gpt2Config::of(kind).parameterCount(), Gpt2(Gpt2Config::of(kind), at::kFloat).parameterCount());
   }
+}
+
+TEST(Memory, OfTheReduction_IsCountedToo) {
+  const int64_t parameters = 81'912'576;
+  const auto bytesOf = [](int ranks, const auto& change) {
+    Options options;
+    options.model = "distilgpt2";
+    change(options);
+    return reductionBytes(options, ranks);
+  };
+  EXPECT_EQ(bytesOf(1, [](Options&) {}), 0);
+  EXPECT_EQ(bytesOf(2, [](Options&) {}), 4 * parameters);
+  EXPECT_EQ(bytesOf(2, [](Options& o) { o.gradientAsBucketView = true; }), 0);
+  EXPECT_EQ(bytesOf(2, [](Options& o) { o.averaging.method = AveragingMethod::kDiLoCo; }), 0);
+  EXPECT_EQ(bytesOf(2, [](Options& o) { o.precision.type = Precision::kBFloat16; }), (2 + 4) * parameters);
+  EXPECT_EQ(bytesOf(2, [](Options& o) { o.sharding.zero = 1; }), 0);
+}
+
+TEST(Memory, BeforeAModelIsShared_IsCountedToo) {
+  const int64_t parameters = 81'912'576;
+  Options options;
+  options.model = "distilgpt2";
+  EXPECT_EQ(unshardedBytes(options), 0);
+  options.sharding.zero = 3;
+  EXPECT_EQ(unshardedBytes(options), 4 * parameters);
+  options.precision.type = Precision::kBFloat16;
+  EXPECT_EQ(unshardedBytes(options), (2 + 4) * parameters);
 }
 
 TEST(Memory, OfTechniques_IsCountedToo) {
