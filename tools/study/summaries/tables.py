@@ -136,6 +136,7 @@ GLANCE = {
     "precision": ("t_step", {"fp64": "step, 2 ranks, fp64"}),
     "strong-scaling": ("t_step", {"ws=2": "step, 2 ranks, 24 samples in all", "ws=4": "4 ranks"}),
     "weak-scaling": ("t_step", {"ws=2": "step, 2 ranks, 8 samples each", "ws=4": "4 ranks"}),
+    "stragglers": ("t_step", {"0.5": "step, 2 ranks, one has half a core", "0.25": "a quarter"}),
     "algorithm": ("time", {"ring-64KiB": "all-reduce of 64 KiB, 4 ranks, 5 ms each way, ring", "bcube-64KiB": "bcube"}),
     "flap": (
         "lost_time",
