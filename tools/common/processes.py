@@ -267,5 +267,4 @@ def interrupt_once():
             signal.signal(each, signal.SIG_IGN)
         raise Interrupted(number)
 
-    for number in ENDING:
-        signal.signal(number, interrupt)
+    handle(ENDING, interrupt)

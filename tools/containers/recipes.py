@@ -97,7 +97,7 @@ RECIPES = {
                 Grant(
                     "capability",
                     "IPC_LOCK",
-                    "the packet socket's rings, 16 MiB and more, are locked in memory; the usual limit is 8 MiB",
+                    "the packet socket's rings, 8 MiB a device, are locked in memory; the usual limit is 8 MiB in all",
                 ),
                 Grant(
                     "user",

@@ -51,12 +51,13 @@ PRINTED = {
     "throughput": throughput,
     "published": published,
 }
-DESCRIPTION = """Runs a study over kernel TCP, over DPDK and over RDMA, in turn, through the same emulated links, and \
-prints its tables with what was published,
-what was measured and what the model says. Those up to edge-bandwidth-training are the published studies; the \
-others sweep one parameter. RDMA runs over
-SoftRoCE, here or in a guest whose processor is emulated: its times there compare with those of TCP-netem, TCP beside \
-it, alone.
+DESCRIPTION = """Runs a study over kernel TCP and over DPDK (--transports: also UDP, RDMA and others), in turn, \
+through the same emulated links, and prints
+its tables with what was published, what was measured and what the model says. Those up to edge-bandwidth-training \
+are the published studies; the
+others sweep one parameter. RDMA runs over SoftRoCE, here or in a guest whose processor is emulated: its times there \
+compare with those of TCP-netem,
+TCP beside it, alone.
 Writes a folder with JSON, CSV, plots and a page."""
 EPILOG = """\
   scripts/study edge-latency --repeats 1                      small, some minutes
