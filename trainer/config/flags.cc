@@ -180,9 +180,9 @@ void addSynchronisationFlags(FlagGroup sync, Options& o) {
             "shared library that registers the transport (default: libgloo_bypass.so beside this program or in "
             "../plugin, when the transport is not built into PyTorch)");
   sync.real("--timeout", o.timeoutSeconds, 0.1, kMaxSeconds,
-            "seconds a collective may take, and what ranks wait for in it: rank 0's writing of a checkpoint, too");
+            "seconds a rank waits in a collective, also while rank 0 writes a checkpoint");
   sync.real("--rendezvous-timeout", o.rendezvousTimeoutSeconds, 0.1, kMaxSeconds,
-            "seconds to wait for all ranks at the start, where rank 0 reads its checkpoint first");
+            "seconds to wait for all ranks at the start; rank 0 reads its checkpoint meanwhile");
 }
 
 void addCompressionFlags(FlagGroup compression, CompressionOptions& o) {
