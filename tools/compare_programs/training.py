@@ -1,6 +1,8 @@
 """A step of DistilGPT2 under DistributedDataParallel, with its all-reduces and without (no_sync): what the first takes
-longer is the exposed all-reduce. Weights and tokens are random; the optimiser, which sends nothing, is left out. On a
-GPU the products are in bf16, and by algorithms whose results do not depend on timing.
+longer is the exposed all-reduce. DistributedDataParallel's copies of all gradients to its buckets and back are part of
+that, whatever the transport: a third step, whose hook sends nothing (c10d's noop_hook), shows them. Weights and tokens
+are random; the optimiser, which sends nothing, is left out. On a GPU the products are in bf16, and by algorithms whose
+results do not depend on timing.
 """
 
 import contextlib
@@ -8,6 +10,7 @@ import hashlib
 import time
 
 import torch
+from torch.distributed.algorithms.ddp_comm_hooks.debugging_hooks import noop_hook
 from torch.nn.parallel import DistributedDataParallel
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -29,11 +32,11 @@ def new_model(settings):
     )
 
 
-def step(model, tokens, reduces):
-    """Forward and backward; DistributedDataParallel reduces the gradients meanwhile, or not."""
+def step(model, tokens, has_buckets):
+    """Forward and backward; DistributedDataParallel fills its buckets meanwhile and empties them, or not."""
     model.zero_grad(set_to_none=True)
     mixed = torch.autocast("cuda", torch.bfloat16) if tokens.is_cuda else contextlib.nullcontext()
-    with contextlib.nullcontext() if reduces else model.no_sync():
+    with contextlib.nullcontext() if has_buckets else model.no_sync():
         with mixed:
             loss = model(input_ids=tokens, labels=tokens).loss
         loss.backward()
@@ -50,17 +53,22 @@ def measure(group, settings, samples):
     """Returns a digest of the averaged gradients, which is the same over every transport."""
     if group.device.type == "cuda":
         torch.use_deterministic_algorithms(True)
-    model = DistributedDataParallel(new_model(settings).to(group.device))
+    model, unsent = (DistributedDataParallel(new_model(settings).to(group.device)) for _ in range(2))
+    unsent.register_comm_hook(None, noop_hook)
+    steps = (
+        ("step without its all-reduces", model, False, 0),
+        ("step whose buckets are not sent", unsent, True, 0),
+        ("step", model, True, sum(one.numel() * one.element_size() for one in model.parameters())),
+    )
     torch.manual_seed(100 + group.rank)
     tokens = torch.randint(settings["vocabulary"], (settings["batch"], settings["length"])).to(group.device)
-    gradient_bytes = sum(one.numel() * one.element_size() for one in model.parameters())
     for number in range(settings["warm_up"] + settings["steps"]):
-        for reduces in (False, True):
+        for quantity, stepped, has_buckets, sent_bytes in steps:
             group.barrier()
             begin = time.perf_counter()
-            step(model, tokens, reduces)
+            step(stepped, tokens, has_buckets)
             group.synchronize()
             if number >= settings["warm_up"]:
-                samples.add(seconds_since(begin), "step" if reduces else "step without its all-reduces")
-            group.reduced_bytes += gradient_bytes if reduces else 0
+                samples.add(seconds_since(begin), quantity)
+            group.reduced_bytes += sent_bytes
     return digest_of(model)

@@ -20,6 +20,7 @@ HEADLINES = (
     (Key("all_reduce", programs.HOT, 64 << 20), "`all_reduce` of 64 MiB"),
     (Key("training", programs.STEP), f"step of DistilGPT2 under DDP, {TRAINED_TOKENS} tokens a rank"),
     (Key("training", programs.EXPOSED), "its exposed all-reduce"),
+    (Key("training", programs.COPIES), "of that, DDP's copies of gradients"),
 )
 LABELS = {
     programs.TOKEN: "tensor-parallel decoding: a token",
@@ -31,6 +32,7 @@ LABELS = {
     programs.STEP: "DistilGPT2 under DDP: a step",
     programs.STEP_ALONE: "the same without its all-reduces",
     programs.EXPOSED: "its exposed all-reduce",
+    programs.COPIES: "of that, DDP's copies of gradients",
 }
 
 
@@ -82,7 +84,7 @@ def cell(row):
 
 def ratio_cell(run, key, transport):
     """How many times as fast as the first transport, with the range over the rounds; '' if it sends nothing."""
-    found = None if key.quantity in programs.ALONE else run.ratio(key, transport)
+    found = None if key.quantity in programs.WITHOUT_RATIO else run.ratio(key, transport)
     if found is None:
         return ""
     value, low, high = found
@@ -147,7 +149,7 @@ def headline_cell(runs, key, transport):
 
 def headline_ratio(runs, key, transport):
     """The ratios over all runs; bold if TCP wins in each of them, '' if nothing is sent."""
-    if key.quantity in programs.ALONE:
+    if key.quantity in programs.WITHOUT_RATIO:
         return ""
     ratios = [found[0] for found in (run.ratio(key, transport) for run in runs) if found]
     return bold(spanned(ratios, ratio_label), max(ratios) < 1) if ratios else ""

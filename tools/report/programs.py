@@ -13,8 +13,11 @@ TOKEN, TOKEN_ALONE = "token", "token without its all-reduces"
 FIRST, HOT = "first calls", "one after the other"
 ROUND, ROUND_ALONE, CALL, ADDED = "round", "round without its all-reduce", "call after computing", "added to a round"
 STEP, STEP_ALONE, EXPOSED = "step", "step without its all-reduces", "exposed all-reduce"
+STEP_UNSENT, COPIES = "step whose buckets are not sent", "copies of gradients"
 # What nothing is sent in: it takes as long over every transport, if the machine is steady.
-ALONE = (TOKEN_ALONE, ROUND_ALONE, STEP_ALONE)
+ALONE = (TOKEN_ALONE, ROUND_ALONE, STEP_ALONE, STEP_UNSENT)
+# Where a transport has no part, and a ratio would say nothing.
+WITHOUT_RATIO = (*ALONE, COPIES)
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,12 @@ def heads_problem(sizes, ranks):
 
 
 FULL, SHORT, TINY = EFFORTS = ("full", "short", "tiny")
+
+
+OF_STEPS = (
+    Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),
+    Difference(COPIES, STEP_UNSENT, STEP_ALONE, statistics.median),
+)
 
 
 def training_of(**samples):
@@ -101,7 +110,7 @@ TABLE = (
         "training",
         "a step of DistilGPT2 under DistributedDataParallel",
         training_of(batch=1, length=64),
-        (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
+        OF_STEPS,
         ("transformers",),
     ),
     Program(
@@ -120,7 +129,7 @@ TABLE = (
         "training",
         "a step of DistilGPT2 on a GPU, in bf16, under DistributedDataParallel",
         training_of(batch=8, length=256),
-        (Difference(EXPOSED, STEP, STEP_ALONE, statistics.median),),
+        OF_STEPS,
         ("transformers",),
         device="cuda",
     ),

@@ -26,6 +26,8 @@ def run_record(tcp_us=1000.0, dpdk_us=250.0, cores=2, alone_us=(500.0, 500.0), r
             row_record("training", programs.STEP_ALONE, transport, 1000 * alone),
             row_record("training", programs.STEP, transport, 1000 * (alone + us)),
             row_record("training", programs.EXPOSED, transport, 1000 * us),
+            row_record("training", programs.STEP_UNSENT, transport, 1000 * (alone + 50)),
+            row_record("training", programs.COPIES, transport, 1000 * 50),
             row_record("decoding", programs.TOKEN, transport, 50 * us, rounds=[49 * us, 50 * us, 60 * us]),
             row_record("all_reduce", programs.HOT, transport, us, 8192),
             row_record("all_reduce", programs.ROUND, transport, 3 * us, 8192, 2),

@@ -25,9 +25,14 @@ def test_Differences_OfRounds_AreOfTheMeansAndOfStepsOfTheMedians():
     added = found[Key("all_reduce", programs.ADDED, 8192, 2)]
     assert (added.median_us, added.p99_us, added.mean_us) == (4.0, 4.0, 4.0)
     assert Key("all_reduce", programs.ADDED, 8192, 10) not in found and found[whole].median_us == 5.0
-    steps = {Key("training", programs.STEP): [5.0, 5.0, 11.0], Key("training", programs.STEP_ALONE): [2.0, 2.0, 5.0]}
+    steps = {
+        Key("training", programs.STEP): [5.0, 5.0, 11.0],
+        Key("training", programs.STEP_ALONE): [2.0, 2.0, 5.0],
+        Key("training", programs.STEP_UNSENT): [3.0, 4.5, 3.5],
+    }
     found = programs.with_differences(programs.BY_NAME["training"], steps)
     assert found[Key("training", programs.EXPOSED)].median_us == 3.0
+    assert found[Key("training", programs.COPIES)].median_us == 1.5
 
 
 def test_AllRounds_OneSlowRound_IsTheTailAndNotTheMedian():

@@ -74,6 +74,7 @@ def test_Tables_OwnCollectives_HaveTheNameThatProgramsUse(write_run):
 def test_Headline_WhatSendsNothing_HasNoRatio(write_run):
     text = tables.headline([stored_programs.read(write_run(alone_us=(500.0, 600.0)))])
     assert cells_of(text, "its exposed all-reduce")[-1] == "4 x"
+    assert cells_of(text, "of that, DDP's copies of gradients")[1:] == ["50 ms", "50 ms", ""]
     assert "0.83 x" not in text
 
 
