@@ -13,6 +13,8 @@ from gloo_bypass_tools.fabric_run import enclosure, kernel_capture, place
 from gloo_bypass_tools.fabric_run.run import SECTIONS, Run, netem_script, read_description
 
 FABRIC = program_places.program("tools/fabric/fabric")
+# Where the command line does not say.
+MEMORY_MIB, SNAP_BYTES = 512, 128
 TRANSPORTS = names(lambda one: one.links and not one.variant_of)
 
 DESCRIPTION = """\
@@ -86,7 +88,8 @@ def parse(arguments):
         meaning = "of the description; as build/tools/fabric/fabric"
         parser.add_argument(f"--{section}", metavar="VALUE", help=meaning, **REPEATED)
     add_number(parser, "--mtu", int, 576, 32000, "longest IP packet", default=1500)
-    add_number(parser, "--memory", int, 1, 1 << 20, "switch: for frames under way", default=512, metavar="MIB")
+    meaning = f"switch: for frames under way (default {MEMORY_MIB})"
+    add_number(parser, "--memory", int, 1, 1 << 20, meaning, metavar="MIB")
     parser.add_argument(
         "--samples", action="store_true", help="switch: the edges' counters each second to OUTPUT/samples.jsonl"
     )
@@ -96,7 +99,8 @@ def parse(arguments):
         help="every frame, as it enters the fabric, to OUTPUT/capture.pcapng, with step markers: "
         "{markers} in the program's arguments is where they go, as in ddp_train --step-markers {markers}",
     )
-    add_number(parser, "--snap", int, 0, 65536, "bytes kept of each frame; 0: all", default=128)
+    meaning = f"with --capture: bytes kept of each frame; 0: all (default {SNAP_BYTES})"
+    add_number(parser, "--snap", int, 0, 65536, meaning)
     parser.add_argument(
         "--rendezvous",
         choices=("control", "fabric"),
@@ -124,6 +128,8 @@ def parse(arguments):
     if not options.config and not options.ranks and not options.host:
         parser.error("give --config FILE, or --ranks N")
     check_links(parser, options)
+    options.memory = MEMORY_MIB if options.memory is None else options.memory
+    options.snap = SNAP_BYTES if options.snap is None else options.snap
     if shutil.which(options.program[0]) is None:
         parser.error(f"there is no program '{options.program[0]}'")
     return options
@@ -138,8 +144,11 @@ def check_links(parser, options):
         parser.error("--links switch: frames of SoftRoCE do not cross the switch; leave it out")
     if options.links == NETEM and not needs_device and not BY_NAME[options.transport].own_namespaces:
         parser.error("--links netem: memif's frames are not the kernel's; say --transport DPDK-netdev")
-    if options.links == NETEM and options.samples:
-        parser.error("--samples: only the fabric's switch has them; leave it out with --links netem")
+    for flag, given in (("--samples", options.samples), ("--memory", options.memory is not None)):
+        if options.links == NETEM and given:
+            parser.error(f"{flag}: only the fabric's switch has that; netem makes the links here")
+    if options.snap is not None and not options.capture:
+        parser.error("--snap: it is of --capture, which is not there")
     if not BY_NAME[options.transport].own_namespaces and (options.sysctl or options.rendezvous != "control"):
         parser.error(f"--sysctl, --rendezvous: ranks over {options.transport} have no network namespaces of their own")
 

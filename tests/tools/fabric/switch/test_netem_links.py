@@ -19,7 +19,9 @@ from gloo_bypass_tools.fabric_run.failures import FabricRunError  # noqa: E402
     "transport, words, said",
     [
         ("RDMA", ["--links", "switch"], "--links switch: frames of SoftRoCE do not cross the switch"),
-        ("RDMA", ["--samples"], "--samples: only the fabric's switch has them"),
+        ("RDMA", ["--samples"], "--samples: only the fabric's switch has that"),
+        ("RDMA", ["--memory", "64"], "--memory: only the fabric's switch has that"),
+        ("TCP", ["--snap", "64"], "--snap: it is of --capture, which is not there"),
         ("RDMA", ["--sysctl", "net.ipv4.tcp_sack=1"], "ranks over RDMA have no network namespaces of their own"),
         ("RDMA", ["--rendezvous", "fabric"], "ranks over RDMA have no network namespaces of their own"),
         ("DPDK", ["--rendezvous", "fabric"], "ranks over DPDK have no network namespaces of their own"),
