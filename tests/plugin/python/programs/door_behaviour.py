@@ -261,9 +261,6 @@ def default_device_is_another():
 def in_flight_works_are_known():
     """To functions that PyTorch compiles: what they are given is waited for."""
     _, size = start()
-    if not hasattr(functional_collectives, "allow_inflight_collective_as_graph_input_ctx"):
-        print("why=this PyTorch cannot be told of works in flight")
-        return
     for elements in 3, 1 << 21:
         with functional_collectives.allow_inflight_collective_as_graph_input_ctx():
             tensor = torch.ones(elements)
@@ -951,14 +948,17 @@ def many_groups():
         dist.all_reduce(tensor, group=group)
         assert tensor == size
         dist.destroy_process_group(group)
+    tensors = [torch.full((10,), float(number + rank)) for number in range(4)]
     threads = [
-        threading.Thread(target=lambda: dist.all_reduce(torch.ones(10), group=group))
-        for group in [dist.new_group() for _ in range(4)]
+        threading.Thread(target=dist.all_reduce, args=(tensor,), kwargs={"group": dist.new_group()})
+        for tensor in tensors
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    for number, tensor in enumerate(tensors):
+        assert (tensor == size * number + sum(range(size))).all()
 
 
 def main():
