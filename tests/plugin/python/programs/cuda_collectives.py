@@ -77,6 +77,14 @@ def kinds(rank, size, own, asynchronous):
     done(dist.all_to_all(got, parts, **many))
     for other in range(size):
         check(got[other], own * (10 * other + rank))
+    got = own.new_zeros(size * count)
+    done(dist.all_to_all_single(got, torch.cat(parts), **many))
+    check(got, torch.cat([own * (10 * other + rank) for other in range(size)]))
+    # Rank r sends r + 1 copies to each.
+    got = own.new_zeros(sum(range(size + 1)) * count)
+    splits = [count * (other + 1) for other in range(size)], [count * (rank + 1)] * size
+    done(dist.all_to_all_single(got, mine.repeat(size * (rank + 1)), *splits, **many))
+    check(got, torch.cat([each[other].repeat(other + 1) for other in range(size)]))
     if dist.get_backend() == "bypass":
         got = torch.zeros_like(own)
         done(dist.scatter(got, each if rank == 0 else None, 0, **many))
@@ -85,6 +93,19 @@ def kinds(rank, size, own, asynchronous):
         done(dist.gather(mine, gathered, 0, **many))
         for got, expected in zip(gathered or [], each):
             check(got, expected)
+
+
+@case
+def messages(rank, size):
+    """The sender's kernel is late."""
+    for count in COUNTS:
+        got = base(count) * 0
+        if rank == 0:
+            torch.cuda._sleep(20_000_000)
+            dist.send(base(count) * 2, 1)
+        elif rank == 1:
+            dist.recv(got, 0)
+            check(got, base(count) * 2)
 
 
 @case

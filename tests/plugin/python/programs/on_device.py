@@ -140,18 +140,34 @@ def kinds(rank, size, count, asynchronous):
     done(dist.all_to_all(got, parts, **many))
     for other in range(size):
         check(got[other], base * (10 * other + rank))
-    splits = [[1, count - 1], [count - 1, 1]][rank % 2] if size == 2 and count > 1 else [count // size] * size
-    if sum(splits) == count:
-        back = [splits[0], count - splits[0]][:1] * size if size != 2 else [splits[0], count - splits[0]]
-        got = on_device(count, value=0)
-        done(dist.all_to_all_single(got, mine, back, splits, **many))
-        read(got)
+    got = on_device(size * count, value=0)
+    done(dist.all_to_all_single(got, torch.cat(parts), **many))
+    check(got, torch.cat([base * (10 * other + rank) for other in range(size)]))
+    # Rank r sends r + 1 copies to each.
+    got = on_device(sum(range(size + 1)) * count, value=0)
+    splits = [count * (other + 1) for other in range(size)], [count * (rank + 1)] * size
+    done(dist.all_to_all_single(got, mine.repeat(size * (rank + 1)), *splits, **many))
+    check(got, torch.cat([each[other].repeat(other + 1) for other in range(size)]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tensors = [mine.clone(), (mine * 2).clone()]
         done(dist.all_reduce_coalesced(tensors, **many))
     for factor, tensor in enumerate(tensors, 1):
         check(tensor, total * factor)
+
+
+@case
+def messages():
+    rank, size = start()
+    dist.all_reduce(on_device(5))  # makes the device
+    for count in (0, 5, BIG):
+        sent = on_device(count)
+        if rank == 0:
+            dist.send(sent, 1)
+        elif rank == 1:
+            got = on_device(count, value=0)
+            dist.recv(got, 0)
+            check(got, sent)
 
 
 @case
