@@ -73,11 +73,11 @@ def case(name, failure=None, skipped=None):
 def cases_of(step):
     """The cases of a step's own report, or one for the whole step; one more if it failed in a way its report does not
     show."""
-    cases = []
+    cases, has_report = [], True
     try:
         cases = list(xml.parse(step.folder / "report.xml").getroot().iter("testcase"))
     except (OSError, xml.ParseError):
-        pass
+        has_report = False
     lines = [line for line in step.output.splitlines() if line.strip()] or ["no output"]
     if step.status is None:
         return cases + [case(step.name, failure="was not run to its end")]
@@ -85,6 +85,8 @@ def cases_of(step):
         return cases + [case(step.name, failure=f"took longer than {step.seconds} s: {lines[-1]}")]
     if step.status == SKIPPED and not cases:
         return [case(step.name, skipped=lines[-1])]
+    if step.status == 0 and has_report and not cases:
+        return [case(step.name, failure="no case ran")]
     if step.status == 0 or (cases and any(c.find("failure") is not None for c in cases)):
         return cases or [case(step.name)]
     return cases + [case(step.name, failure=f"exit status {step.status}: {lines[-1]}")]

@@ -49,8 +49,8 @@ class RdmaConnections : public RdmaChannelTest {
     const auto verbs = verbs::systemVerbs();
     if (!verbs.ok()) GTEST_SKIP() << verbs.error().message;
     verbs_ = verbs.value();
-    if (const auto transport = verbs::makeVerbsTransport(*verbs_, {}); !transport.ok())
-      GTEST_SKIP() << transport.error().message;
+    const auto transport = verbs::makeVerbsTransport(*verbs_, {});
+    ASSERT_TRUE(transport.ok()) << transport.error().message;
   }
   void makeEnds(const RdmaConfig& rdma) {
     TransportConfig config;

@@ -173,6 +173,15 @@ def test_Record_ReportsRemovedMeanwhile_TestStaysPassed(release_root):
     assert (done.returncode, done.stderr) == (0, "") and len(list(reports.iterdir())) == 1
 
 
+def test_Record_ReportWithoutACase_IsAFailure(release_root):
+    reports = release_root.folder / "reports"
+    reports.mkdir()
+    script = 'echo "<testsuites/>" > "${GTEST_OUTPUT#xml:}"'
+    release_root("bash", "-c", script, script="record-test", TEST_REPORTS=str(reports))
+    [report] = reports.iterdir()
+    assert 'failure message="exit status 0, no case ran"' in report.read_text()
+
+
 def test_Help_Suites_AreThoseOfTheScriptAndOfTheDocument(test_command):
     text = (test_command.tree / "scripts" / "test").read_text()
     known = re.search(r"^readonly kSuites=\((.*)\)$", text, re.MULTILINE).group(1).split()
