@@ -21,6 +21,7 @@ LISTS = {
     "tools/compare_links/links.py": "the links that scripts/compare-links measures",
 }
 FOLDERS = (
+    "collectives",
     "containers",
     "examples",
     "packaging",

@@ -10,7 +10,7 @@ import re
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = ["plugin", "tools", "trainer", "transport"]
+FOLDERS = ["collectives", "plugin", "tools", "trainer", "transport"]
 # A build has only one of these files: they define the same functions, each for a different case.
 ALTERNATIVES = re.compile(r"(_missing\.cc|_missing\.h)$")
 

@@ -198,7 +198,8 @@ VERSION_CONDITION = re.compile(
     r"^\s*#\s*(?:if|ifdef|ifndef|elif)\b.*\b"
     r"((?:GLOO|TORCH)_(?:VERSION|STORE|SHARED)\w*|GLOO_BYPASS_(?:GLOO|TORCH)_\w+)"
 )
-VERSION_FREE = ["transport", "plugin", "tools", "trainer", "tests", "examples"]  # but for compatibility/ in them
+# But for compatibility/ in them.
+VERSION_FREE = ["collectives", "transport", "plugin", "tools", "trainer", "tests", "examples"]
 # Meson decides whether a back-end is built in: it compiles back_end.cc or back_end_missing.cc, and a test's media.
 BACK_END_FOLDERS = ["transport/dpdk", "transport/udp", "transport/verbs"]
 BACK_END_CONDITION = re.compile(

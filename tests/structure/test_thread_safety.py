@@ -18,7 +18,9 @@ pytestmark = pytest.mark.skipif(shutil.which("clang++") is None, reason="clang++
 
 def annotated_sources():
     """Those that use the annotated mutex, in themselves or in the header of their name."""
-    text = {path: path.read_text() for room in ("transport", "tools") for path in (ROOT / room).rglob("*.cc")}
+    text = {
+        path: path.read_text() for room in ("collectives", "transport", "tools") for path in (ROOT / room).rglob("*.cc")
+    }
     headers = {path: path.with_suffix(".h") for path in text}
     return [p for p in text if MUTEX in text[p] or headers[p].exists() and MUTEX in headers[p].read_text()]
 
