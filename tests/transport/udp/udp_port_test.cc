@@ -243,14 +243,17 @@ struct Kind {
 class UdpPorts : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
+    const std::string& address = GetParam().address;
+    if (address == "::1" && !UdpSocket::open(*parseIp(address)).ok()) GTEST_SKIP() << "no ::1 here";
     a_ = open();
     b_ = open();
-    if (a_ == nullptr || b_ == nullptr) GTEST_SKIP() << "no " << GetParam().address << " here";
+    ASSERT_TRUE(a_ != nullptr && b_ != nullptr);
     toB_ = linkTo(*a_, *b_);
     toA_ = linkTo(*b_, *a_);
   }
   std::unique_ptr<PacketPort> open() {
     auto port = makeUdpPort(at(GetParam().address), GetParam().offload);
+    EXPECT_TRUE(port.ok()) << port.error().message;
     return port.ok() ? std::move(port).value() : nullptr;
   }
   std::unique_ptr<PacketPort> a_, b_;
