@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/replay.h"
 #include "tests/sim/settings.h"
 #include "tests/tools/capture/capture_builder.h"
 #include "tests/tools/capture/operation_frames.h"
@@ -37,6 +38,8 @@ std::vector<Octets> captures() {
   }
   return {pcap.bytes(), cooked.bytes(), pcapng.bytes()};
 }
+
+TEST(FuzzReplay, CaptureCorpus_IsHandled) { replay("capture", fuzzCapture, 3); }
 
 TEST(FuzzReplay, CapturesCutAndChanged_AreHandled) {
   const std::vector<Octets> inputs = captures();
