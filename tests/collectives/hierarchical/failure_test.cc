@@ -120,7 +120,7 @@ TEST_P(Hierarchical_ARankIsKilled, AtAnyMoment_AllHostsNameItSoon) {
           if (status) continue;
           EXPECT_THAT(status.error().message, HasSubstr("rank " + std::to_string(victim)));
           EXPECT_EQ(status.error().code, ErrorCode::kPeerVanished) << status.error().message;
-          EXPECT_LT(monotonicNow() - killed.load(), std::chrono::seconds(2));
+          EXPECT_LT(monotonicNow() - killed.load(), std::chrono::seconds(10));
           return;
         }
       });

@@ -87,4 +87,4 @@ def test_AllReduce_ARankIsKilled_AllOthersOfBothHostsNameItSoon():
         for rank in range(3):
             status, _, error = programs.ended(rank)
             assert status == 1 and "rank 3" in error, error
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 20

@@ -132,7 +132,7 @@ TEST(Network_Failure, ARankThatHearsOfALaterLossFirst_StillDoesItsPartBefore) {
       const TimePoint began = monotonicNow();
       EXPECT_TRUE(ranks[rank].run(b.call(), soon()).ok()) << nameOf(algorithm) << " at rank " << rank;
       EXPECT_FALSE(allReduce(ranks[rank], 100, rank, 4).ok());
-      EXPECT_LT(monotonicNow() - began, std::chrono::seconds(2)) << nameOf(algorithm) << " at rank " << rank;
+      EXPECT_LT(monotonicNow() - began, std::chrono::seconds(10)) << nameOf(algorithm) << " at rank " << rank;
     });
   }
 }
