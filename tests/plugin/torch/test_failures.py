@@ -19,7 +19,7 @@ def wait_for_failures(ranks, failing):
 
 
 def test_Kill_OneOfThree_OthersNameItLongBeforeTheTimeout():
-    with Ranks("until_failure.py", 3, arguments=[LONG, 10**9]) as ranks:
+    with Ranks("until_failure.py", 3, arguments=[LONG]) as ranks:
         for rank in range(3):
             ranks.wait_for_line(rank, "going=yes")
         killed_at = time.time()
@@ -32,7 +32,7 @@ def test_Kill_OneOfThree_OthersNameItLongBeforeTheTimeout():
 
 @pytest.mark.parametrize("transport", ["DPDK", "UDP"])
 def test_Kill_AForkedChildLivesOn_IsNoticedAtOnce(transport):
-    with Ranks("until_failure.py", 2, transport=transport, arguments=[LONG, 10**9, "child"]) as ranks:
+    with Ranks("until_failure.py", 2, transport=transport, arguments=[LONG, "child"]) as ranks:
         expect_noticed_at_once(ranks)
 
 
@@ -47,7 +47,7 @@ def expect_noticed_at_once(ranks):
 
 def test_Stop_LongerThanTheTimeout_TimeoutErrorAtTheConfiguredTime():
     timeout = 3
-    with Ranks("until_failure.py", 2, arguments=[timeout, 10**9]) as ranks:
+    with Ranks("until_failure.py", 2, arguments=[timeout]) as ranks:
         for rank in range(2):
             ranks.wait_for_line(rank, "going=yes")
         ranks.signal(1, signal.SIGSTOP)
@@ -58,10 +58,11 @@ def test_Stop_LongerThanTheTimeout_TimeoutErrorAtTheConfiguredTime():
 
 
 def test_Stop_RankResumesInTime_NothingIsLost():
-    with Ranks("until_failure.py", 2, arguments=[LONG, 3000]) as ranks:
+    with Ranks("until_failure.py", 2, arguments=[LONG]) as ranks:
         for rank in range(2):
             ranks.wait_for_line(rank, "going=yes")
         ranks.signal(1, signal.SIGSTOP)
         time.sleep(2)  # the length of the stop is the test, not a wait for something
         ranks.signal(1, signal.SIGCONT)
+        ranks.write_file("end")
         ranks.succeed()

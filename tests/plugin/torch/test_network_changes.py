@@ -10,17 +10,16 @@ pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not())
 
 UDP = ("UDP", None)
 NETDEV = ("DPDK", {"GLOO_BYPASS_NETWORK": "netdev", "GLOO_SOCKET_IFNAME": INTERFACE})
-ROUNDS = 2000
 
 
-def running(hosts, network, rounds, environment=None, child=False):
+def running(hosts, network, environment=None, child=False):
     transport, settings = network
     return hosts.ranks(
         "until_failure.py",
         1,
         {**(settings or {}), **(environment or {})},
         transport=transport,
-        arguments=[LONG, rounds, *(["child"] if child else [])],
+        arguments=[LONG, *(["child"] if child else [])],
     )
 
 
@@ -40,29 +39,31 @@ def wait_until_going(ranks):
     ],
 )
 def test_PathMtuShrinks_OnTheWayOnly_TheRunGoesOn(network, mtu, carried):
-    with Hosts(2, mtu=mtu) as hosts, running(hosts, network, ROUNDS) as ranks:
+    with Hosts(2, mtu=mtu) as hosts, running(hosts, network) as ranks:
         hosts.send_single_frames()
         wait_until_going(ranks)
         hosts.set_trunk("mtu", str(carried))  # both hosts keep theirs, and no ICMP tells them
+        ranks.write_file("end")
         ranks.succeed()
 
 
 @pytest.mark.parametrize("mtu, then", [(9000, 1500), (1500, 800)])
 def test_MtuOfTheInterfaceItselfShrinks_TheRunGoesOn(mtu, then):
-    with Hosts(2, mtu=mtu) as hosts, running(hosts, UDP, ROUNDS) as ranks:
+    with Hosts(2, mtu=mtu) as hosts, running(hosts, UDP) as ranks:
         wait_until_going(ranks)
         hosts.set_link(0, "mtu", str(then))
+        ranks.write_file("end")
         ranks.succeed()
 
 
 def test_Kill_AForkedChildLivesOn_IsNoticedAtOnce():
-    with Hosts(2) as hosts, running(hosts, NETDEV, 10**9, child=True) as ranks:
+    with Hosts(2) as hosts, running(hosts, NETDEV, child=True) as ranks:
         expect_noticed_at_once(ranks)
 
 
 @pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
 def test_InterfaceDeleted_ErrorNamesItWithinSeconds(network):
-    with Hosts(2) as hosts, running(hosts, network, 10**9) as ranks:
+    with Hosts(2) as hosts, running(hosts, network) as ranks:
         wait_until_going(ranks)
         deleted_at = time.time()
         hosts.delete_interface(1)
@@ -73,17 +74,18 @@ def test_InterfaceDeleted_ErrorNamesItWithinSeconds(network):
 
 @pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
 def test_CarrierLostForSomeSeconds_TheRunGoesOn(network):
-    with Hosts(2) as hosts, running(hosts, network, ROUNDS) as ranks:
+    with Hosts(2) as hosts, running(hosts, network) as ranks:
         wait_until_going(ranks)
         hosts.set_switch_port(1, "down")
         time.sleep(5)  # the length of the outage is the test, not a wait for something
         hosts.set_switch_port(1, "up")
+        ranks.write_file("end")
         ranks.succeed()
 
 
 @pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
 def test_CarrierLostForGood_ErrorSaysSoAtThePeerTimeout(network):
-    with Hosts(2) as hosts, running(hosts, network, 10**9, {"GLOO_BYPASS_PEER_TIMEOUT_MS": "3000"}) as ranks:
+    with Hosts(2) as hosts, running(hosts, network, {"GLOO_BYPASS_PEER_TIMEOUT_MS": "3000"}) as ranks:
         wait_until_going(ranks)
         hosts.set_switch_port(1, "down")
         wait_for_failures(ranks, [0, 1])

@@ -50,7 +50,7 @@ def test_UnequalInterfaces_EachCarriesItsShare(hosts):
 
 @pytest.mark.parametrize("interface", [INTERFACE, SECOND])
 def test_OneInterfaceDeleted_ErrorNamesItWithinSeconds(hosts, interface):
-    with hosts.ranks("until_failure.py", 1, {BY_GLOO: BOTH}, transport="UDP", arguments=[LONG, 10**9]) as ranks:
+    with hosts.ranks("until_failure.py", 1, {BY_GLOO: BOTH}, transport="UDP", arguments=[LONG]) as ranks:
         for rank in range(2):
             ranks.wait_for_line(rank, "going=yes")
         deleted_at = time.time()
