@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 
 import pytest
-from conftest import MACHINE, ROOT
+from conftest import MACHINE, ROOT, right_to_namespaces
 from gloo_bypass_tools.study.commands import model_flags
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.study.printed import technique_entries as entries
@@ -341,8 +341,10 @@ def test_EveryPoint_IsKnownToTheTrainer():
 
 
 @pytest.mark.skipif(
-    not (BUILD / "tools/fabric/fabric").exists() or not (BUILD / "trainer/ddp_train").exists(),
-    reason="the fabric or the trainer is not built",
+    bool(right_to_namespaces())
+    or not (BUILD / "tools/fabric/fabric").exists()
+    or not (BUILD / "trainer/ddp_train").exists(),
+    reason=right_to_namespaces() or "the fabric or the trainer is not built",
 )
 def test_TwoPoints_AreMeasuredAndWritten(tmp_path):
     ended = subprocess.run(

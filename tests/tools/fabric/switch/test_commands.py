@@ -568,6 +568,7 @@ def test_FabricRun_SignalMidRun_LeavesNothing(tmp_path, number, status):
         assert counters(output)["seconds"] > 0
 
 
+@needs_namespaces
 def test_FabricRun_SignalMidRun_RanksAreAskedToEnd(tmp_path):
     output = tmp_path / "run"
     rank = "trap 'echo asked; exit 0' TERM; echo started; while :; do sleep 0.1; done"
