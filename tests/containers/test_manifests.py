@@ -229,7 +229,10 @@ def test_Readme_PackagesToAdd_AreThoseOfTheContainerfile():
 # The Slurm script's own logic, with test doubles for srun and scontrol.
 
 SRUN = """#!/bin/bash
-while [[ $1 == --* ]]; do shift; done
+while [[ $1 == --* ]]; do
+  [[ $1 != --cpus-per-task=* ]] || export CPUS="${1#*=}"
+  shift
+done
 for ((task = 0; task < 2; task++)); do SLURM_PROCID=$task SLURM_NTASKS=2 "$@" || exit; done
 """
 
@@ -240,7 +243,7 @@ def slurm(tmp_path):
         "srun": SRUN,
         "scontrol": "#!/bin/sh\nprintf 'node7\\nnode8\\n'\n",
         "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $GLOO_DEVICE_TRANSPORT '
-        '$GLOO_BYPASS_LINK $*"\n',
+        '$GLOO_BYPASS_LINK $CPUS cores, $OMP_NUM_THREADS threads $*"\n',
     }
     for name, text in doubles.items():
         (tmp_path / name).write_text(text)
@@ -272,9 +275,10 @@ def slurm(tmp_path):
     "transport, told", [("UDP", "UDP "), ("DPDK", "DPDK "), ("DPDK-netdev", "DPDK netdev"), ("RDMA", "RDMA ")]
 )
 def test_Slurm_TwoTasks_AreTwoRanks(slurm, transport, told):
-    status, out, err = slurm("--steps", "3", TRANSPORT=transport)
+    status, out, err = slurm("--steps", "3", TRANSPORT=transport, SLURM_CPUS_PER_TASK="8")
     assert status == 0, err
-    assert out == [f"{rank}/2 node7:20005 {told} --steps 3" for rank in range(2)]
+    wanted = f"node7:28005 {told} 8 cores, 8 threads --steps 3"
+    assert out == [f"{rank}/2 {wanted}" for rank in range(2)]
 
 
 @pytest.mark.parametrize(
