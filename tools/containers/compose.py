@@ -12,6 +12,9 @@ that.
 #   docker compose -f FILE up --abort-on-container-exit      or podman-compose
 #   TRAINER_ARGUMENTS='--model tiny --steps 100' docker compose -f FILE up ...
 
+# Files without a name of their own are one project, in which the second one ends the first one's ranks.
+name: gloo-bypass-{project}
+
 x-rank: &rank
   image: ${{RANK_IMAGE:-gloo-bypass-rank}}
   command: ddp_train ${{TRAINER_ARGUMENTS:---model tiny --steps 20}}
@@ -84,4 +87,10 @@ def compose_file(recipe, ranks):
     for number in range(ranks):
         lines += service(recipe, ranks, number)
     lines += ["", "volumes:", "  results: {}"] + (["  memif: {}"] if recipe.shares_memif else [])
-    return HEADER.format(summary=recipe.summary, transport=recipe.transport, ranks=ranks) + "\n".join(lines) + "\n"
+    words = {
+        "summary": recipe.summary,
+        "transport": recipe.transport,
+        "project": recipe.transport.lower(),
+        "ranks": ranks,
+    }
+    return HEADER.format(**words) + "\n".join(lines) + "\n"
