@@ -26,6 +26,45 @@ def test_Build_MesonFailsWhenItRunsAgain_SaysWhy(release_root):
     assert again.returncode == 1 and "the reason" in again.stderr
 
 
+SUITES = """project('small')
+foreach name, suite : {'one': ['odd'], 'two': ['even', 'left-out'], 'three': ['odd'], 'four': ['even']}
+  made = custom_target(name, output: name, command: ['touch', '@OUTPUT@'])
+  test(name, find_program('true'), depends: made, suite: suite)
+endforeach
+test('needs nothing', find_program('true'), suite: 'bare')
+"""
+
+
+@pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
+@pytest.mark.parametrize(
+    "words, made",
+    [
+        (["--suite", "odd"], {"one", "three"}),
+        (["--suite", "even", "--no-suite", "left-out"], {"four"}),
+        (["--suite", "odd", "--suite", "even"], {"one", "two", "three", "four"}),
+        (["--suite", "bare"], set()),
+    ],
+)
+def test_Build_Suites_MakesWhatTheirTestsNeed(release_root, words, made):
+    (release_root.tree / "meson.build").write_text(SUITES)
+    done = release_root(*words, script="build")
+    assert done.returncode == 0, done.stderr
+    assert {name for name in ("one", "two", "three", "four") if (release_root.tree / "build" / name).exists()} == made
+
+
+@pytest.mark.parametrize("words", [["--no-suite", "odd"], ["--suite", "odd", "--target", "one"]])
+def test_Build_SuitesThatDoNotGoTogether_AreRefused(release_root, words):
+    done = release_root(*words, script="build")
+    assert done.returncode == 1 and done.stderr.startswith("build: --no-suite goes with --suite")
+
+
+def test_InstallPackages_OptionAfterAList_IsHeeded(release_root):
+    before, after = (
+        release_root(*words, script="install-packages") for words in (("--list", "build"), ("build", "--list"))
+    )
+    assert after.returncode == 0 and after.stdout == before.stdout and "meson\n" in after.stdout
+
+
 @pytest.mark.parametrize("words", [["--help"], ["--dir", "elsewhere", "-h"], ["--tests", "--help"]])
 def test_Build_Help_MakesNothing(release_root, words):
     before = set(release_root.tree.iterdir())
