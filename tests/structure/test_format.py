@@ -20,7 +20,8 @@ pytestmark = [
 
 
 def lint(root, *words):
-    return subprocess.run([root / "scripts/lint", *words], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
+    words = [root / "scripts/lint", *words]
+    return subprocess.run(words, capture_output=True, text=True, timeout=60, env=ENVIRONMENT, cwd=root)
 
 
 def test_Sources_All_AreFormatted():
@@ -74,6 +75,8 @@ def test_Tidy_FaultPlanted_IsFound(tmp_path):
     assert "tests/planted.cc" not in done.stdout
     assert lint(tmp_path, "tidy", "transport/sound.cc").returncode == 0
     assert lint(tmp_path, "tidy", "tests").returncode == 1
+    done = lint(tmp_path, "tidy", "transport/sound.cc", "scripts")
+    assert done.returncode == 2 and f"no source that build compiles lies in {tmp_path}/scripts" in done.stderr
 
 
 @pytest.mark.parametrize(
