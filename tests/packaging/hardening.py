@@ -52,7 +52,10 @@ def binaries_in(folder):
 
 
 def main():
-    found = [(file, lacks) for file in binaries_in(sys.argv[1]) if (lacks := weaknesses(file))]
+    binaries = list(binaries_in(sys.argv[1]))
+    if not binaries:
+        sys.exit(f"hardening.py: there is no program and no shared library in the folder {sys.argv[1]}")
+    found = [(file, lacks) for file in binaries if (lacks := weaknesses(file))]
     for file, lacks in found:
         print(f"{file}: {'; '.join(lacks)}")
     sys.exit(1 if found else 0)

@@ -1,10 +1,15 @@
 """The check of hardening itself, on a program that has none and on one that has all of it."""
 
 import shutil
+import subprocess
+import sys
 
+import hardening
 import pytest
 from conftest import run
 from hardening import binaries_in, weaknesses
+
+HARDENING = hardening.__file__
 
 FUNCTIONS = "".join(f"int function{number}(int x) {{ return x + {number}; }}\n" for number in range(8))
 PROGRAM = f"""
@@ -19,6 +24,13 @@ int main(int count, char** words) {{
 """
 NONE = "-O2 -no-pie -fno-stack-protector -U_FORTIFY_SOURCE -fcf-protection=none -Wl,-z,norelro,-z,lazy,-z,execstack"
 ALL = "-O2 -fPIE -pie -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fcf-protection -Wl,-z,relro,-z,now"
+
+
+def test_Command_FolderWithoutPrograms_Fails(tmp_path):
+    (tmp_path / "text").write_text("text")
+    for folder in (tmp_path, tmp_path / "missing", tmp_path / "text"):
+        said = subprocess.run([sys.executable, HARDENING, folder], capture_output=True, text=True, timeout=60)
+        assert said.returncode == 1 and "there is no program" in said.stderr
 
 
 def weaknesses_with(folder, options):
