@@ -51,6 +51,7 @@ PRINTED = {
     "throughput": throughput,
     "published": published,
 }
+TAKE_FLAGS = ("techniques", "scaling", "failures")  # of ddp_train, after "--"
 DESCRIPTION = """Runs a study over kernel TCP and over DPDK (--transports: also UDP, RDMA and others), in turn, \
 through the same emulated links, and prints
 its tables with what was published, what was measured and what the model says. Those up to edge-bandwidth-training \
@@ -251,6 +252,8 @@ def parsed(parser, arguments):
 
 
 def print_study(parser, given):
+    if given.flags and given.name not in TAKE_FLAGS:
+        parser.error(f"unrecognized arguments: -- {' '.join(given.flags)}")
     if problem := given.printed.problem_of(given):
         parser.error(problem)
     try:

@@ -45,6 +45,7 @@ def test_Rows_LostAndRepeatedSamples_AreCounted():
     [
         (["--kill", "1"], "no list of RANK@STEP"),
         (["--kill", "1@99"], "the run has 60 steps"),
+        (["--", "--steps", "9"], '--steps after "--": it is an option of the study'),
         (["--transports", "PIGEON"], "'PIGEON' is none of"),
     ],
 )

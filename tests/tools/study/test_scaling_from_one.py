@@ -56,6 +56,8 @@ def test_Script_OneAndTwoRanks_PrintsBothTables():
         (["--ranks", "1,5"], 2, "cannot be shared by 5 ranks"),
         (["--steps", "1"], 2, "2 at least"),
         (["--ranks", "0"], 2, "--ranks"),
+        (["--", "--batch-size", "2"], 2, '--batch-size after "--": --batch and --global-batch set it'),
+        (["--", "--spawn=2"], 2, '--spawn after "--": --ranks says how many'),
         (["--trainer", "/no/such"], 1, "/no/such"),
     ],
 )

@@ -372,6 +372,11 @@ def test_command_trainingSweep_AnalysesItsCaptures(doubled, capsys):
         (("algorithm", "--bytes", "1M"), "unrecognized arguments: --bytes"),
         (("flap", "--steps", "1"), "from 2 to 100000"),
         (("stragglers", "--warm-up", "3"), "--warm-up 3 leaves none of the 3 steps of free"),
+        *(
+            ((name, "--", "-P", "8"), "unrecognized arguments: -- -P 8")
+            for name in command.PRINTED
+            if name not in command.TAKE_FLAGS
+        ),
         (("bucket", "--mtu", "32001"), "from 576 to 32000"),
     ],
 )

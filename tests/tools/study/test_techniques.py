@@ -318,6 +318,8 @@ def test_TooFewSteps_AreRefused():
         (["compression", "--points", "zip"], "'zip' is none of"),
         (["nothing"], "invalid choice"),
         (["sharding", "--steps", "2"], "5 at least"),
+        (["sharding", "--", "--steps", "20"], '--steps after "--": it is an option of the study'),
+        (["sharding", "--points", "zero 1,zero 2", "--", "--zero=3"], "--zero after \"--\": point 'zero 2' sets it"),
         ([], "say which study"),
         (["--draw", "/no/such"], "/no/such/README.md: No such file"),
     ],

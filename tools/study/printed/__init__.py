@@ -10,6 +10,7 @@ utilisation                    how much of its time a training computes, by meth
 throughput                     what emulated links carry, by iperf3 and by all-reduces
 published                      every published figure beside the model and what was measured
 
-Each command's module has TITLE, add_options(options) and run(given), where given.flags is what follows "--" on the
-command line; run() returns the exit status, or None for 0. Failures are RuntimeError, OSError or ValueError.
+Each command's module has TITLE, add_options(options), problem_of(given), which says in a line what cannot be, or '',
+and run(given), which returns the exit status, or None for 0. given.flags is what follows "--" on the command line:
+flags of ddp_train, for modules that take some. Failures are RuntimeError, OSError or ValueError.
 """

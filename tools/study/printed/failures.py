@@ -24,6 +24,14 @@ from gloo_bypass_tools.study.transports import DISTINCT, kind_of
 
 TITLE = "What a killed rank costs an elastic training"
 POLL_S = 0.005
+OF_THE_STUDY = {
+    "--elastic": "--min and --ranks set it",
+    "--steps": "it is an option of the study",
+    "--checkpoint": "the study sets it",
+    "--checkpoint-every": "it is an option of the study",
+    "--metrics": "the study reads them",
+    "--log-samples": "the study reads them",
+}
 HEADER = ("", "ranks left", "until all had ended", "until the new group trained", "steps again", "lost in all")
 
 
@@ -142,6 +150,8 @@ def add_options(options):
 
 
 def problem_of(given):
+    if problem := trainer.problem_of(given.flags, OF_THE_STUDY):
+        return problem
     rank, step = given.kill[-1]
     return f"--kill {rank}@{step}: the run has {given.steps} steps" if step >= given.steps else ""
 

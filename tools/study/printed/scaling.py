@@ -14,6 +14,13 @@ from gloo_bypass_tools.study.commands import flags
 from gloo_bypass_tools.study.printed import markdown, trainer
 
 TITLE = "Strong and weak scaling on this machine, from one rank on"
+OF_THE_STUDY = {
+    "--spawn": "--ranks says how many",
+    "--batch-size": "--batch and --global-batch set it",
+    "--accumulate": "samples of a step are counted without it",
+    "--steps": "it is an option of the study",
+    "--metrics": "the study reads them",
+}
 HEADER = ("ranks", "batch a rank", "T_step", "samples/s", "efficiency", "T_c / (T_c + T_r)", "overlap")
 
 
@@ -73,6 +80,8 @@ def add_options(options):
 
 
 def problem_of(given):
+    if problem := trainer.problem_of(given.flags, OF_THE_STUDY):
+        return problem
     uneven = [ranks for ranks in given.ranks if given.global_batch % ranks]
     if uneven:
         return f"--global-batch {given.global_batch} cannot be shared by {uneven[0]} ranks alike"

@@ -164,7 +164,7 @@ def add_options(options):
 
 
 def problem_of(given):
-    return f"unrecognized arguments: -- {' '.join(given.flags)}" if given.flags else ""
+    return ""
 
 
 def run(given):

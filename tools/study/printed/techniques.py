@@ -226,6 +226,11 @@ def problem_of(given):
         given.points = names_of(known)(given.points) if given.points else list(known)
     except argparse.ArgumentTypeError as error:
         return f"--points: {error}"
+    own = {"--steps": "it is an option of the study", "--metrics": "the study reads them"}
+    for point in given.points:
+        own |= {word: f"point '{point}' sets it" for word in known[point].split() if word.startswith("--")}
+    if problem := trainer.problem_of(given.flags, own):
+        return problem
     if given.output and given.json and given.json.exists():
         return f"--output: has every step, and those of {given.json} are gone: choose another file, or leave it out"
     return f"--steps {given.steps}: {WINDOW} at least" if given.steps < WINDOW else ""

@@ -12,6 +12,12 @@ def environment(**settings):
     return ENVIRONMENT | os.environ | settings
 
 
+def problem_of(flags, own):
+    """Why `flags`, which would win over the study's own, cannot go to ddp_train, or ''. `own`: {flag: what sets it}."""
+    set_twice = (name for name in (flag.partition("=")[0] for flag in flags) if name in own)
+    return next((f'{name} after "--": {own[name]}' for name in set_twice), "")
+
+
 def reason_of(status, said):
     """Why a program failed, in a line."""
     lines = said.strip().splitlines()
