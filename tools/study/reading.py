@@ -284,6 +284,7 @@ def training_run(folder, plan, point, transport):
         "sha256": digests.pop(),
         "capture": analysis_of(folder / "analysis.json", steps),
         "netem": netem_of(fabric),
+        "fabric_s": number_at(folder / "fabric.json", fabric, "seconds"),
         "lost_frames": sum(sum(edge.get(key, 0) for key in LOSSES) for edge in fabric.get("edges", [])),
     }
 

@@ -96,9 +96,16 @@ def computing(run, _plan, _point):
     return [1 - visible / step for visible, step in zip(run["t_exposed_s"], run["t_step_s"]) if step > 0]
 
 
+def times_down_in_all(run, plan, point):
+    """Also while the ranks met, warmed up and ended."""
+    in_guest = run["cell"]["transport"] in plan.guest
+    began = 1 + math.floor((run["fabric_s"] - definition.FIRST_DOWN_S) / point.period_s(in_guest))
+    return max(1, min(point.times_down(in_guest), began))
+
+
 def each_time(value):
-    """`value(run)` for each time that the link was down."""
-    return lambda run, plan, point: [value(run) / times_down(run, plan, point)]
+    """`value(run)`, which is of the whole run, for each time that the link was down."""
+    return lambda run, plan, point: [value(run) / times_down_in_all(run, plan, point)]
 
 
 def straggler_use(run, _plan, _point):

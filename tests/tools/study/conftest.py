@@ -223,7 +223,7 @@ def write_training_run(folder, events=3, complete=True, digests=("a" * 64, "a" *
         ]
         (folder / f"metrics-{rank}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
         (folder / f"probe-{rank}.json").write_text(json.dumps(probe(rank)))
-    (folder / "fabric.json").write_text(json.dumps({"edges": [edge("r0", "r1")]}))
+    (folder / "fabric.json").write_text(json.dumps({"seconds": 5.0, "edges": [edge("r0", "r1")]}))
     (folder / "analysis.json").write_text(
         json.dumps(
             {

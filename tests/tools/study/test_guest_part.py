@@ -295,6 +295,7 @@ def run_record(transport, sha):
         "ar_slowest_s": [0.01] * 3,
         "sha256": sha,
         "lost_frames": 0,
+        "fabric_s": 6.0,
         "limited_by": "",
         "ranks": [],
         "capture": {

@@ -207,6 +207,7 @@ def training_record(name, transport, slowest, sha="a" * 64, repeated=3000):
         "ar_slowest_s": [one / 2 for one in slowest],
         "sha256": sha,
         "lost_frames": 6,
+        "fabric_s": 6.0,
         "limited_by": "",
         "ranks": [{"rank": 1, "cpu_percent": 80.0, "peak_bytes": 1}],
         "capture": {
@@ -221,7 +222,8 @@ def figure(rows, key, name, transport="TCP"):
 
 
 def test_rows_flap_CountTheTimesDownByTheTime():
-    # 40 steps of 0.1 s and two that were hit: 4.7 s with a period of 2.2 s are two times down.
+    # 40 steps of 0.1 s and two that were hit: 4.7 s with a period of 2.2 s are two times down, as are
+    # 3 of the run's 6 s.
     steps = [0.1] * 20 + [0.45] + [0.1] * 20 + [0.35]
     rows = sweep_tables.rows_of(plan_for(FLAP), FLAP, [training_record("200ms", "TCP", steps)], 2)
     lost = figure(rows, "lost_time", "200ms")
@@ -370,13 +372,13 @@ def test_command_trainingSweep_AnalysesItsCaptures(doubled, capsys):
         (("loss", "--variants", "random-3"), "'random-3' is none of 0, random-0.1"),
         (("loss", "--bytes", "30"), "--bytes 30: it must be a multiple of 4"),
         (("algorithm", "--bytes", "1M"), "unrecognized arguments: --bytes"),
-        (("flap", "--steps", "1"), "from 2 to 100000"),
-        (("stragglers", "--warm-up", "3"), "--warm-up 3 leaves none of the 3 steps of free"),
         *(
             ((name, "--", "-P", "8"), "unrecognized arguments: -- -P 8")
             for name in command.PRINTED
             if name not in command.TAKE_FLAGS
         ),
+        (("flap", "--steps", "1"), "from 2 to 100000"),
+        (("stragglers", "--warm-up", "3"), "--warm-up 3 leaves none of the 3 steps of free"),
         (("bucket", "--mtu", "32001"), "from 576 to 32000"),
     ],
 )
