@@ -112,6 +112,16 @@ def test_Page_ShowsRunsSideBySide_AndWhatIsSlower(kept, capsys):
     assert command.main(["keep", "--into", str(kept)]) == 0 and "renewed" not in capsys.readouterr().out
 
 
+# Such as threads, on which times depend.
+def test_Page_RunsOfOtherSettings_NamesThem(kept, tmp_path):
+    machine = MACHINE | {"commit": COMMIT, "date": "2026-01-04 00:00 UTC"}
+    settings = {"OMP_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "HASWELL"}
+    path = training_folder(tmp_path / "more", machine=machine, environment=settings)
+    assert command.main(["keep", str(path), "--into", str(kept)]) == 0
+    lines = [line for line in (kept / "results.md").read_text().splitlines() if "`scripts/study" in line]
+    assert [line.endswith("; OMP_NUM_THREADS=2; OPENBLAS_CORETYPE=HASWELL") for line in lines] == [False, False, True]
+
+
 @pytest.mark.parametrize(
     "page, said",
     [

@@ -112,6 +112,20 @@ def table(study, runs, of_flows=False):
     return markdown(["", "", "published", *map(heading, transports)], [cells for *_, cells in rows])
 
 
+def other_settings(runs):
+    """For each run what its environment has otherwise than another one's, such as OMP_NUM_THREADS=2."""
+    differing = sorted(
+        {
+            name
+            for run in runs
+            for name in run.environment
+            for other in runs
+            if other.environment.get(name) != run.environment[name]
+        }
+    )
+    return [[f"{name}={run.environment[name]}" for name in differing if name in run.environment] for run in runs]
+
+
 def circumstances(run):
     left_out = "".join(f"; not measured: {what}: {why}" for what, why in run.left_out)
     told = machine.circumstances(run, duration(run.seconds))
@@ -120,7 +134,7 @@ def circumstances(run):
 
 def section(study, runs, of_flows=False):
     """The table, and a line for each run below it."""
-    told = [circumstances(run) for run in runs]
+    told = ["; ".join([circumstances(run), *settings]) for run, settings in zip(runs, other_settings(runs))]
     if len(told) > 1:
         told = [f"{at}. {one}" for at, one in enumerate(told, 1)]
     return "\n\n".join([table(study, runs, of_flows), "\n".join(told)])
