@@ -58,8 +58,8 @@ def time(rows, plan, study, theme):
 
 
 def loss(rows, plan, study, theme):
-    """Bars by loss, of the variant that has most of them."""
-    variant = plan.lossy[-1]
+    """Bars by loss, of the last variant that has any."""
+    variant = [row.variant for row in rows if row.loss_percent][-1]
     losses = sorted({row.loss_percent for row in rows if row.variant == variant})
     figure, axes = figure_with(theme)
     groups = [(transport, segment) for segment in plan.segments for transport in plan.transports]

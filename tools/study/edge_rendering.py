@@ -44,7 +44,7 @@ def pictures_of(folder, record, plan, study, made):
     alt = "Time of the all-reduce over the variants of the slow edge for each transport and segment size, with the "
     alt += "model's lines and the published times."
     found = [in_both(RESULT, "time", alt, lambda theme: edge_plots.time(rows, plan, study, theme))]
-    if plan.lossy and any(row.loss_percent and row.variant == plan.lossy[-1] for row in rows):
+    if any(row.loss_percent for row in rows):
         alt = "Time of the all-reduce with loss on the slow edge, for each transport and segment size."
         found.append(in_both(RESULT, "loss", alt, lambda theme: edge_plots.loss(rows, plan, study, theme)))
     runs = [run for run in record["runs"] if run["cell"]["segment"] == segment and not run["cell"]["loss_percent"]]
