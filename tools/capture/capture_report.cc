@@ -95,7 +95,8 @@ std::string notes(const AnalysedCapture& capture) {
   text += noteIf(markers.withoutEnd, "steps without an end");
   text += noteIf(markers.backwards, "steps that end before they begin by the capture's clock");
   text += noteIf(markers.notKept,
-                 fmt::format("steps beyond the first {}: not in the figures of steps", StepWindows::kMaxSteps));
+                 fmt::format("steps beyond the first {} with {} figures of directions: not in the figures of steps",
+                             StepWindows::kMaxSteps, StepWindows::kMaxDirectionEntries));
   text += operationNotes(capture);
   text += noteIf(totals.cut,
                  fmt::format("frames were kept too short to tell what they are (snap length {})", capture.snapLength));

@@ -94,11 +94,11 @@ void StepWindows::finish() {
 }
 
 void StepWindows::keepStep() {
-  if (steps_.size() >= kMaxSteps) {
+  if (steps_.size() >= kMaxSteps || directions_.size() + openDirections_.size() > kMaxDirectionEntries) {
     ++counters_.notKept;
   } else {
     open_->directionsBegin = directions_.size();
-    for (std::size_t i = 0; i < openDirections_.size() && directions_.size() < kMaxDirectionEntries; ++i) {
+    for (std::size_t i = 0; i < openDirections_.size(); ++i) {
       if (openDirections_[i] > 0) directions_.emplace_back(static_cast<std::uint32_t>(i), openDirections_[i]);
     }
     open_->directionsEnd = directions_.size();

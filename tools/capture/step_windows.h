@@ -5,8 +5,8 @@
 //
 // A marker with this project's text (transport/wire/step_marker.h) says which of the two it is; one without is the
 // second of its step if that step is open. A marker seen again (the network repeated it, or the capture saw it on two
-// interfaces) is counted and has no effect. Bounds: kMaxSteps steps are kept, and kMaxDirectionEntries figures of their
-// directions; what exceeds either is counted.
+// interfaces) is counted and has no effect. Bounds: kMaxSteps steps are kept, as long as kMaxDirectionEntries figures
+// of their directions hold them; the rest is counted.
 #pragma once
 
 #include <chrono>
@@ -39,7 +39,7 @@ struct MarkerCounters {
   std::uint64_t withoutBegin = 0;  // "last" of a step that is not open
   std::uint64_t withoutEnd = 0;    // steps
   std::uint64_t backwards = 0;     // steps that end before they begin, by the capture's clock
-  std::uint64_t notKept = 0;       // complete steps beyond kMaxSteps
+  std::uint64_t notKept = 0;       // steps beyond these bounds
 };
 
 class StepWindows {

@@ -288,5 +288,24 @@ TEST(StepMarker, Text_IsReadAsWritten) {
   EXPECT_FALSE(wire::parseStepMarker("gloo-bypass step 99999999999999999999 first\n").has_value());
 }
 
+TEST(StepWindows_Bounds, DirectionsDoNotFitAnyMore_StepsAreLeftOutWhole) {
+  constexpr std::size_t kFit = StepWindows::kMaxDirectionEntries / StepWindows::kMaxDirections;
+  StepWindows windows;
+  for (std::uint64_t step = 0; step < kFit + 10; ++step) {
+    DissectedFrame marker;
+    marker.sourcePort = wire::stepMarkerSourcePort(step);
+    for (const std::uint16_t last : {1, 2}) {
+      marker.identification = last;
+      windows.onMarker(marker, std::chrono::microseconds(2 * step + last));
+      for (std::size_t direction = 0; direction < StepWindows::kMaxDirections; ++direction)
+        windows.onFrame(100, direction);
+    }
+  }
+  ASSERT_EQ(windows.steps().size(), kFit);
+  EXPECT_EQ(windows.counters().notKept, 10U);
+  const StepWindow& last = windows.steps().back();
+  EXPECT_EQ(last.directionsEnd - last.directionsBegin, StepWindows::kMaxDirections);
+}
+
 }  // namespace
 }  // namespace gloo_bypass::capture
