@@ -37,12 +37,12 @@ std::variant<HuntOptions, std::string> parseHuntOptions(int argc, const char* co
       app.add_option("--from", options.campaign.from, "the first one's seed")->type_name("SEED")->capture_default_str();
   CLI::Option* const seed =
       app.add_option("--seed", options.seed, "this world alone")->type_name("SEED")->excludes(seeds)->excludes(from);
-  app.add_option("--script", options.scriptPath, "the world that this file describes")
-      ->type_name("FILE")
-      ->check(CLI::ExistingFile)
-      ->excludes(seeds)
-      ->excludes(from)
-      ->excludes(seed);
+  CLI::Option* const script = app.add_option("--script", options.scriptPath, "the world that this file describes")
+                                  ->type_name("FILE")
+                                  ->check(CLI::ExistingFile)
+                                  ->excludes(seeds)
+                                  ->excludes(from)
+                                  ->excludes(seed);
   app.add_flag("--show", options.show, "with --seed or --script: print the script, whatever it gives");
   app.add_option("--shrink-worlds", options.campaign.mostTries, "how many worlds may be run to make one failure small")
       ->check(CLI::Range(0, 1'000'000))
@@ -57,11 +57,14 @@ std::variant<HuntOptions, std::string> parseHuntOptions(int argc, const char* co
   app.add_option("--plant", options.campaign.plant,
                  "a fault of the world itself, to see it found: flip (the network changes messages without a "
                  "checksum), swallow (a receiver acknowledges a message and loses it) or hoard (a session keeps the "
-                 "payload of what it has delivered)")
+                 "payload of what it has delivered). A script says itself whether it has one")
+      ->excludes(script)
       ->transform(CLI::Transformer(kPlants))
       ->check(CLI::IsMember({0, 1, 2, 3}).description("").name(""))
       ->option_text("NAME [nothing]");
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
+  if (options.show && !options.seed && options.scriptPath.empty())
+    throw UsageError("--show prints one world: give --seed or --script");
   return options;
 }
 

@@ -38,7 +38,7 @@ What simulated times stand beside:
   physics     propagation through 2(N-1) edges, the slowest way, plus 2(N-1)/N S with headers at the
               lowest rate; a time may lie below this, since the two overlap
   alpha-beta  2(N-1) alpha + 2(N-1)/N S / beta, alpha the mean delay, beta the lowest rate, no headers
-With K groups each has 1/K of each rate. Jitter, queues and timed changes are in none of them. Times
+With K groups each has 1/K of each rate. Jitter, queues, bursts of loss and timed changes are in none of them. Times
 are medians over the measured all-reduces of all groups, each of which goes on until the last one is
 done. Bytes sent are of one all-reduce; repetitions and losses of all, warm-ups too. Frames count as
 in the switch: from the Ethernet header on. Fairness is Jain's index of what the groups received by

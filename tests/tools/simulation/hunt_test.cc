@@ -43,7 +43,9 @@ TEST(Hunt, BadInput_IsTwoAndOneLine) {
   std::ofstream(folder.path + "/bad.hunt") << "world ranks=99\n";
   for (const auto& arguments :
        {std::vector<std::string>{"--script", folder.path + "/bad.hunt"},
-        std::vector<std::string>{"--seed", "1", "--from", "2"}, std::vector<std::string>{"--seeds", "0"}}) {
+        std::vector<std::string>{"--seed", "1", "--from", "2"}, std::vector<std::string>{"--seeds", "0"},
+        std::vector<std::string>{"--script", folder.path + "/bad.hunt", "--plant", "flip"},
+        std::vector<std::string>{"--seeds", "1", "--show"}}) {
     const auto result = hunt(arguments);
     EXPECT_EQ(result.exitStatus, 2);
     EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
