@@ -78,6 +78,10 @@ def points_of(options):
     found = {}
     for place in (place for path in options.files for place in reports_of(path)):
         for row in records.read_all_reduce(place):
+            if row["wrong"]:
+                raise FitError(
+                    f"{place}: {row['wrong']:,} elements of {row['bytes']:,} bytes were wrong: measure again"
+                )
             if not options.transport or row["transport"] in options.transport:
                 check_ring(place, row)
             if options.min_bytes <= row["bytes"] <= options.max_bytes:

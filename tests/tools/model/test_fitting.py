@@ -142,6 +142,12 @@ def test_predict_takes_a_fit(model, answer, measured, tmp_path):
     assert made["alpha_beta_s"] == pytest.approx(ring.time_s(4, 2**26, ring.Link(80e-6, 1e9)), rel=1e-4)
 
 
+def wrong_report():
+    report = benchmark_report(2, {"TCP": {4: 1.0, 8: 2.0, 64: 3.0}})
+    report["results"][0]["transports"][0]["wrong"] = 3
+    return report
+
+
 @pytest.mark.parametrize(
     "report, said",
     [
@@ -151,6 +157,7 @@ def test_predict_takes_a_fit(model, answer, measured, tmp_path):
         (benchmark_report(2, {"UDP/own": {4: 1.0, 8: 2.0, 64: 3.0}}), "UDP/own is not UDP/own:ring"),
         (benchmark_report(2, {"UDP/own:one-shot": {4: 1.0, 8: 2.0, 64: 3.0}}), "UDP/own:one-shot is not UDP/own:ring"),
         ({"schema": "other/1"}, "schema 'other/1'"),
+        (wrong_report(), "report.json: 3 elements of 4 bytes were wrong"),
     ],
 )
 def test_fit_command_refuses_in_one_line(model, tmp_path, report, said):
