@@ -51,8 +51,9 @@ void Mailbox::post(Letters::iterator letter, Peer& peer, bool sends) {
   letter->posting = false;
   if (!posted.ok() && !letter->outcome) letter->outcome = posted;
   if (!letter->outcome) return;
-  peer.cancel(transfer);
-  end(underWay_, letter, Status(*letter->outcome), peer.rank());
+  Letters ended;
+  ended.splice(ended.end(), underWay_, letter);
+  cancel(std::move(ended), Status(*letter->outcome));
 }
 
 Peer* Mailbox::oldest(std::uint32_t tag) const {
@@ -110,27 +111,37 @@ void Mailbox::end(Letters& of, Letters::iterator letter, const Status& status, i
   done(status, peer);
 }
 
-void Mailbox::onEnded(Peer& peer) {
+Mailbox::Letters Mailbox::taken(const Peer* peer, const Error& error) {
+  Letters letters;
   for (auto letter = underWay_.begin(); letter != underWay_.end();) {
     const auto next = std::next(letter);
-    if (letter->transfer.peer == &peer) {
-      if (!letter->posting) peer.cancel(letter->transfer);  // a peer may have ended while its channel goes on
-      end(underWay_, letter, *peer.ended(), peer.rank());
+    if (peer != nullptr && letter->transfer.peer != peer) {
+    } else if (!letter->posting) {
+      letters.splice(letters.end(), underWay_, letter);
+    } else if (!letter->outcome) {
+      letter->outcome = Status(error);
     }
     letter = next;
   }
+  return letters;
+}
+
+void Mailbox::cancel(Letters letters, Status status) {
+  while (!letters.empty()) {
+    Peer& peer = *letters.front().transfer.peer;
+    peer.cancel(letters.front().transfer);
+    end(letters, letters.begin(), status, peer.rank());
+  }
+}
+
+void Mailbox::onEnded(Peer& peer) {
+  cancel(taken(&peer, *peer.ended()), *peer.ended());  // a peer may have ended while its channel goes on
   const Error* why = allEnded();
   while (why != nullptr && !fromAny_.empty()) end(fromAny_, fromAny_.begin(), *why, Message::kAnyPeer);
 }
 
 void Mailbox::fail(const Error& error) {
-  for (auto letter = underWay_.begin(); letter != underWay_.end();) {
-    const auto next = std::next(letter);
-    Peer& peer = *letter->transfer.peer;
-    if (!letter->posting) peer.cancel(letter->transfer);
-    end(underWay_, letter, error, peer.rank());
-    letter = next;
-  }
+  cancel(taken(nullptr, error), error);
   while (!fromAny_.empty()) end(fromAny_, fromAny_.begin(), error, Message::kAnyPeer);
 }
 

@@ -52,6 +52,10 @@ class Mailbox final : private TransferOwner {
   const Error* allEnded() const;
   void post(Letters::iterator letter, Peer& peer, bool sends);
   void end(Letters& of, Letters::iterator letter, const Status& status, int peer);
+  // The letters of this peer, or of all (null), out of the list; those that are being posted get the error later.
+  Letters taken(const Peer* peer, const Error& error);
+  // Letters that are in no list: to cancel one may end its channel, and with that the others of its peer.
+  void cancel(Letters letters, Status status);
 
   const int rank_;
   const std::span<const std::unique_ptr<Peer>> peers_;

@@ -139,6 +139,25 @@ TEST_P(Network_Messages, ToNoRankOrSelf_IsRefusedAtOnce) {
   EXPECT_EQ(send(*executors[0], Message::kAnyPeer, 0, Bytes(1)).status.error().code, ErrorCode::kInvalidArgument);
 }
 
+// Where the channel has announced them, to cancel one ends it, and with it the others.
+TEST_P(Network_Messages, SentAndNotReceived_EndOnceWithTheGroup) {
+  for (const bool aborts : {true, false}) {
+    auto executors = test::connected(GetParam(), 2);
+    Bytes large = bytesOf(200'000, 1), small(10);
+    int ended = 0;
+    const auto done = [&](const Status&, int) { ++ended; };
+    for (std::uint32_t tag = 0; tag < 3; ++tag) executors[0]->send({1, tag, large.data(), large.size()}, done);
+    executors[0]->send({1, 3, small.data(), small.size()}, done);
+    (void)executors[1]->wait([] { return false; }, monotonicNow() + std::chrono::milliseconds(50));
+    if (aborts) {
+      executors[0]->abort();
+    } else {
+      executors[0].reset();
+    }
+    EXPECT_EQ(ended, 4);
+  }
+}
+
 TEST_P(Network_Messages, PeerLeaves_WaitingReceivesEnd) {
   auto executors = test::connected(GetParam(), 2);
   Bytes one(1), any(1);
