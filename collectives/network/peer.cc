@@ -82,6 +82,7 @@ void Peer::onReceiveComplete(OperationToken token, std::size_t length) noexcept 
   receivesControl_ = false;
   const auto message = decodeControlMessage(std::span(control_).first(length));
   if (!message) {
+    controlsWaiting_ = 0;
     return end(
         {ErrorScope::kSession, ErrorCode::kPeerViolatedProtocol,
          fmt::format("rank {} sent a control message that no correct rank sends, seen by rank {}", rank_, ownRank_)});
@@ -100,12 +101,19 @@ void Peer::onMessageAnnounced(MessageKey key, std::size_t) noexcept {
 }
 
 void Peer::receiveControl() {
-  if (receivesControl_ || controlsWaiting_ == 0) return;
-  --controlsWaiting_;
-  receivesControl_ = true;
-  const Status status = channel_->postReceive(
-      {.token = kControlToken, .key = controlKey(), .data = control_.data(), .capacity = control_.size()});
-  if (!status.ok()) receivesControl_ = false;  // the channel has failed and says so itself
+  if (postsControl_) return;
+  postsControl_ = true;
+  // One that is here already ends while it is posted.
+  while (!receivesControl_ && controlsWaiting_ > 0) {
+    --controlsWaiting_;
+    receivesControl_ = true;
+    const Status status = channel_->postReceive(
+        {.token = kControlToken, .key = controlKey(), .data = control_.data(), .capacity = control_.size()});
+    if (status.ok()) continue;
+    receivesControl_ = false;  // the channel has failed and says so itself
+    break;
+  }
+  postsControl_ = false;
 }
 
 void Peer::onStateChange(ChannelState state) noexcept {

@@ -95,7 +95,7 @@ class Peer final : public ChannelObserver {
   std::optional<Error> ended_;
   std::array<std::byte, ControlMessage::kMostBytes> control_{};
   std::size_t controlsWaiting_ = 0;  // announced, and not received yet; one is received at a time
-  bool receivesControl_ = false;
+  bool receivesControl_ = false, postsControl_ = false;
 };
 
 }  // namespace gloo_bypass::collectives
