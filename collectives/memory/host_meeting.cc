@@ -128,7 +128,10 @@ Status HostMeeting::welcome(const MeetingPlace& place, std::vector<FileDescripto
     Hello hello;
     FileDescriptor lifeline;
     const TimePoint soon = std::min(deadline_, monotonicNow() + kHello);
-    if (!receive(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), lifeline, soon)) continue;
+    if (Status status = receive(socket.get(), std::as_writable_bytes(std::span(&hello, 1)), lifeline, soon); !status) {
+      if (status.error().code == ErrorCode::kExhausted) return status;
+      continue;
+    }
     const std::size_t rank = hello.rank;
     if (hello.secret != place.secret() || rank == 0 || rank >= sockets.size() || sockets[rank] || !lifeline) continue;
     share.lifelines[rank] = std::move(lifeline);
