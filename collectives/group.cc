@@ -36,9 +36,7 @@ using Json = nlohmann::json;
 // operations on a GPU's tensors.
 constexpr int kProtocol = 4;
 constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
-// Of connecting channels for messages, when the first one is sent: longer only delays what ends the group.
-constexpr std::chrono::seconds kMessengerTimeout{60};
-constexpr int kMostThreads = 8;  // copies and sums of one rank are not faster with more
+constexpr int kMostThreads = 8;                // copies and sums of one rank are not faster with more
 
 // What a rank publishes.
 struct Card {
@@ -185,9 +183,7 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
   auto executor = meet(ranks, options.rank, cards, std::move(place), deadline);
   if (!executor) return executor.error();
   FlatExecutor& flat = *executor.value();
-  const NetworkOptions network{.rank = options.rank,
-                               .size = options.size,
-                               .timeout = std::min<std::chrono::milliseconds>(options.timeout, kMessengerTimeout)};
+  const NetworkOptions network{.rank = options.rank, .size = options.size, .timeout = options.timeout};
   const auto connect = [name = link.transport, network, rendezvous, interface = options.interface,
                         &flat](const std::function<Status()>& stopped) -> Result<std::unique_ptr<NetworkExecutor>> {
     auto transport = acquireTransport(name, interface);

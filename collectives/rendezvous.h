@@ -23,6 +23,8 @@ class Rendezvous {
   virtual Result<std::vector<std::byte>> get(const std::string& key, std::chrono::milliseconds timeout) = 0;
   // Whether it is there now.
   virtual Result<bool> has(const std::string& key) = 0;
+  // Why whoever waits for other ranks should stop; ok while there is no reason.
+  virtual Status stopped() { return {}; }
 };
 
 // What get() answers where a store gave up, since it does not say why: one that did so before half of its timeout has

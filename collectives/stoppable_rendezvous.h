@@ -19,6 +19,7 @@ class StoppableRendezvous final : public Rendezvous {
 
   Status set(const std::string& key, std::span<const std::byte> value) override { return inner_.set(key, value); }
   Result<bool> has(const std::string& key) override { return inner_.has(key); }
+  Status stopped() override { return stopped_(); }
   Result<std::vector<std::byte>> get(const std::string& key, std::chrono::milliseconds timeout) override {
     for (;;) {
       const auto slice = std::min(timeout, kLookEvery);

@@ -15,6 +15,9 @@ namespace {
 using Peers = std::span<const std::unique_ptr<Peer>>;
 using std::chrono::milliseconds;
 
+// Whether there is still a reason to wait for the others.
+constexpr milliseconds kLookEvery{200};
+
 std::string keyOf(int rank) { return fmt::format("network/{}", rank); }
 
 Status openChannels(int rank, milliseconds timeout, Transport& transport, Peers peers) {
@@ -66,7 +69,8 @@ Status connectAll(int rank, milliseconds timeout, TimePoint deadline, Transport&
   return absent.empty() ? Status() : notCome(rank, timeout, absent);
 }
 
-Status awaitAll(int rank, milliseconds timeout, TimePoint deadline, Transport& transport, Peers peers) {
+Status awaitAll(int rank, milliseconds timeout, TimePoint deadline, Transport& transport, Rendezvous& rendezvous,
+                Peers peers) {
   std::vector<int> absent;
   const Error* failed = nullptr;
   const Error stopped = interrupted();
@@ -82,10 +86,14 @@ Status awaitAll(int rank, milliseconds timeout, TimePoint deadline, Transport& t
     }
     return failed != nullptr || absent.empty();
   };
-  if (!waitInterruptibly(transport.progress(), connected, deadline, [&] { isStopped = true; })) {
-    return notCome(rank, timeout, absent);
+  for (;;) {
+    const TimePoint until = std::min<TimePoint>(deadline, monotonicNow() + kLookEvery);
+    if (waitInterruptibly(transport.progress(), connected, until, [&] { isStopped = true; })) {
+      return failed == nullptr ? Status() : Status(*failed);
+    }
+    if (Status status = rendezvous.stopped(); !status) return status;
+    if (until == deadline) return notCome(rank, timeout, absent);
   }
-  return failed == nullptr ? Status() : Status(*failed);
 }
 
 }  // namespace
@@ -105,7 +113,7 @@ Status connectMesh(int rank, milliseconds timeout, Transport& transport, Rendezv
   Status status = openChannels(rank, timeout, transport, peers);
   if (status.ok()) status = publish(rank, peers, rendezvous);
   if (status.ok()) status = connectAll(rank, timeout, deadline, transport, rendezvous, peers);
-  return status.ok() ? awaitAll(rank, timeout, deadline, transport, peers) : status;
+  return status.ok() ? awaitAll(rank, timeout, deadline, transport, rendezvous, peers) : status;
 }
 
 }  // namespace gloo_bypass::collectives
