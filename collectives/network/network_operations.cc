@@ -63,6 +63,7 @@ bool NetworkOperations::begin(const Call& call, std::span<const int> ranks, std:
   if (all) number = operations_ + 1;
   if (number >= firstLost_) return false;
   operations_ = number;
+  subset_.assign(ranks.begin(), ranks.end());
   called_[operations_ % kRemembered] = {operations_, wordsOf(collectives::describe(call))};
   const Choice choice = choices_.choose(
       {.kind = call.kind, .bytes = bytesOf(call, size), .ranks = size, .sharedHosts = all && sharedHosts_});
@@ -118,27 +119,53 @@ void NetworkOperations::abort() {
 
 void NetworkOperations::tellWhatIsCalled() {
   if (settled()) return;
-  const Called& now = called_[operations_ % kRemembered];
-  const auto bytes =
-      encode(ControlMessage{.type = ControlMessage::Type::kCalled, .operation = now.number, .description = now.words});
   for (const auto& peer : peers_) {
-    // Without room it is not said: the messages that fill it say the same.
-    if (peer != nullptr && peer->ended() == nullptr) (void)copies_.send(*peer, controlKey(), bytes);
+    if (peer != nullptr) tell(*peer);
   }
+}
+
+void NetworkOperations::tell(Peer& peer) {
+  const Called& now = called_[operations_ % kRemembered];
+  const ControlMessage message{
+      .type = ControlMessage::Type::kCalled, .operation = now.number, .description = now.words};
+  // Without room it is not said: the messages that fill it say the same.
+  if (peer.ended() == nullptr) (void)copies_.send(peer, controlKey(), encode(message));
+}
+
+bool NetworkOperations::takesPart(int rank) const {
+  return subset_.empty() || std::find(subset_.begin(), subset_.end(), rank) != subset_.end();
+}
+
+// A rank that waits for another's data may itself wait for a third one, which has not come.
+std::vector<int> NetworkOperations::awaited(Duration after) const {
+  const std::vector<int> partners = operation_.awaited();
+  if (after < 2 * kLongWait) return partners;
+  std::vector<int> silent, silentPartners;
+  for (const auto& peer : peers_) {
+    if (peer == nullptr || !takesPart(peer->rank()) || operation_.hasCome(*peer)) continue;
+    if (peer->lastCall && peer->lastCall->operation >= operations_) continue;
+    silent.push_back(peer->rank());
+    if (std::find(partners.begin(), partners.end(), peer->rank()) != partners.end())
+      silentPartners.push_back(peer->rank());
+  }
+  if (silent.empty()) return partners;
+  return silentPartners.empty() ? silent : silentPartners;
 }
 
 void NetworkOperations::timeOut(const Call& call, Duration after) {
   if (settled()) return;
-  const std::vector<int> awaited = operation_.awaited();
   fail({ErrorScope::kDevice, ErrorCode::kTimedOut,
         fmt::format("rank {} waited {} ms, the timeout of the call, in {} for {}", rank_,
                     std::chrono::duration_cast<std::chrono::milliseconds>(after).count(),
-                    textOf(collectives::describe(call)), inWords(awaited))});
+                    textOf(collectives::describe(call)), inWords(awaited(after)))});
 }
 
 void NetworkOperations::onControl(Peer& peer, const ControlMessage& message) {
   if (message.type == ControlMessage::Type::kFailed) return onPeerFailed(peer, message);
+  const bool isNews = !peer.lastCall || peer.lastCall->operation < message.operation;
   peer.lastCall = message;
+  // Whoever waits wants to know who is there. The answer of a rank whose part is done is news once.
+  if (isNews && operations_ >= message.operation && settled() && !isLost()) tell(peer);
   const Called& mine = called_[message.operation % kRemembered];
   if (mine.number != message.operation || mine.words == message.description || isLost()) return;
   fail({ErrorScope::kDevice, ErrorCode::kInvalidArgument,

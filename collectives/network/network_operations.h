@@ -57,7 +57,8 @@ class NetworkOperations final : private PeerEvents {
   // The operation has ended, or is lost.
   bool settled() const { return isLost() || operation_.over(); }
   void tellWhatIsCalled();
-  // It has not settled `after` its begin.
+  // It has not settled `after` its begin. The error names ranks that have not come, as far as this rank can know: after
+  // kLongWait ranks that wait have said that they are there, and those whose part is done have answered.
   void timeOut(const Call& call, Duration after);
   // Of the operation that has settled. A failure that came after its end is the next operation's.
   Status outcome() const { return operation_.over() ? Status() : *failure_; }
@@ -92,6 +93,9 @@ class NetworkOperations final : private PeerEvents {
   // Whether the operation under way, or the last one, is lost.
   bool isLost() const { return operations_ >= firstLost_; }
   const Schedule& scheduleFor(const Call& call, const Choice& choice, std::span<const int> ranks, Place place);
+  void tell(Peer& peer);
+  bool takesPart(int rank) const;
+  std::vector<int> awaited(Duration after) const;
   void failIf(const Status& status);
   void fail(Error error) { fail(std::move(error), operations_ + (operation_.over() ? 1 : 0)); }
   void onControl(Peer& peer, const ControlMessage& message) override;
@@ -109,6 +113,7 @@ class NetworkOperations final : private PeerEvents {
   const bool sharedHosts_;
   std::map<std::tuple<Kind, Algorithm, int, std::vector<int>>, Schedule> schedules_;
   std::array<Called, kRemembered> called_{};
+  std::vector<int> subset_;       // that the last one begun is among; empty: all ranks
   std::uint64_t operations_ = 0;  // the number of the last one begun
   std::optional<Error> failure_;
   // The first operation that it ends. Others read it, and then failure_.

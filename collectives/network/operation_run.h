@@ -56,8 +56,10 @@ class OperationRun final : private TransferOwner {
   const Error* needs(const Peer& peer) const;
   // What a peer has called; error: something else than this operation, under its number.
   Status compare(const Peer& peer, std::uint64_t number, const DescriptionWords& words) const;
-  // The ranks that have not come; if all have, those whose data is missing.
+  // Of the ranks from which messages come: those that have not come; if all have, those whose data is missing.
   std::vector<int> awaited() const;
+  // Its first message is here.
+  bool hasCome(const Peer& peer) const { return partners_[static_cast<std::size_t>(peer.rank())].agrees; }
 
  private:
   struct Partner {

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstring>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -43,6 +45,10 @@ Buffers vectorOf(Kind kind, std::size_t count, int rank, int size, ElementType t
   Buffers b(kind, type, rank, size);
   if (kind == Kind::kAllReduce) b.outputs({count}).inputs({count});
   if (kind == Kind::kBroadcast) rank == 0 ? b.inputs({count}) : b.outputs({count});
+  if (kind == Kind::kReduce) {
+    b.inputs({count});
+    if (rank == 0) b.outputs({count});
+  }
   if (kind == Kind::kGather) {
     b.inputs({count});
     if (rank == 0) b.outputs(std::vector<std::size_t>(static_cast<std::size_t>(size), count));
@@ -202,6 +208,44 @@ TEST(Network_Deadline, RankDoesNotCome_IsNamed) {
   if (late.ok()) late = allReduce(ranks[1], 100, 1, 3);
   ASSERT_FALSE(late.ok());
   EXPECT_EQ(late.error().code, ErrorCode::kTimedOut);
+}
+
+// Whose own partners have come, and wait for it too.
+TEST(Network_Deadline, RankThatOthersWaitFor_IsNamedByThoseWhoWaitForTheOthers) {
+  constexpr int kSize = 5;
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDoubleTree, Algorithm::kHalvingDoubling}) {
+    for (int absent = 0; absent < kSize; ++absent) {
+      const int impatient = (absent + 3) % kSize;
+      Ranks ranks(kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
+      inThreads(kSize, [&](int rank) {
+        if (rank == absent) return;
+        const TimePoint deadline = monotonicNow() + milliseconds(rank == impatient ? 1'000 : 20'000);
+        const Status status = allReduce(ranks[rank], 300'000, rank, kSize, deadline);
+        ASSERT_FALSE(status.ok());
+        EXPECT_EQ(status.error().code, ErrorCode::kTimedOut);
+        EXPECT_THAT(status.error().message, ::testing::EndsWith("for rank " + std::to_string(absent)))
+            << nameOf(algorithm) << " at rank " << rank;
+      });
+    }
+  }
+}
+
+// Ranks whose part is done say so when they are asked.
+TEST(Network_Deadline, RanksWhosePartIsDone_AreNotNamed) {
+  constexpr int kSize = 8, kAbsent = 7;
+  Ranks ranks(kSize, [&](NetworkOptions& options) { options.choices.prefer(Algorithm::kBinomial); });
+  std::atomic<bool> over{false};
+  inThreads(kSize, [&](int rank) {
+    if (rank == kAbsent) return;
+    Buffers b = vectorOf(Kind::kReduce, 100, rank, kSize);
+    const TimePoint deadline = monotonicNow() + milliseconds(rank == 0 ? 1'000 : 20'000);
+    const Status status = ranks[rank].run(b.call(), deadline);
+    if (rank == 0) {
+      EXPECT_THAT(status.error().message, AllOf(HasSubstr("rank 0 waited"), ::testing::EndsWith("for rank 7")));
+      over = true;
+    }
+    ranks[rank].wait([&] { return over.load(); }, soon());
+  });
 }
 
 TEST(Network_Abort, FromAnotherThread_EndsWaitsHereAndThere) {
