@@ -5,6 +5,7 @@
 #include "collectives/reduce_kernels.h"
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <xmmintrin.h>
 #endif
 
 namespace gloo_bypass::collectives {
@@ -44,6 +45,28 @@ ReduceKernel kernelOf(Reduction reduction, ElementType type) {
   return fastest.kernels[static_cast<std::size_t>(reduction)][static_cast<std::size_t>(type)];
 }
 
+// While it lives this thread neither flushes subnormal numbers to zero nor takes them for it. Threads may have been
+// told to, as by torch.set_flush_denormal, and which of them adds depends on timing.
+class SubnormalsKept {
+ public:
+#ifdef __x86_64__
+  SubnormalsKept() : before_(_mm_getcsr()) {
+    if ((before_ & kFlags) != 0) _mm_setcsr(before_ & ~kFlags);
+  }
+  ~SubnormalsKept() {
+    if ((before_ & kFlags) != 0) _mm_setcsr(before_);
+  }
+
+ private:
+  static constexpr unsigned kFlags = 0x8040;  // flush to zero, denormals are zero
+  const unsigned before_;
+#else
+  SubnormalsKept() {}
+#endif
+  SubnormalsKept(const SubnormalsKept&) = delete;
+  SubnormalsKept& operator=(const SubnormalsKept&) = delete;
+};
+
 }  // namespace
 
 std::span<const ReduceKernels* const> runnableReduceKernels() {
@@ -53,19 +76,14 @@ std::span<const ReduceKernels* const> runnableReduceKernels() {
 
 void reduce(Reduction reduction, ElementType type, std::byte* output, std::span<const std::byte* const> inputs,
             std::size_t count, int ranks) {
+  const SubnormalsKept kept;
   kernelOf(reduction, type)(output, inputs.data(), inputs.size(), count, ranks);
-}
-
-void reduceInto(Reduction reduction, ElementType type, std::byte* accumulator, const std::byte* input,
-                std::size_t count) {
-  const std::byte* const inputs[] = {accumulator, input};
-  const Reduction step = reduction == Reduction::kAverage ? Reduction::kSum : reduction;
-  kernelOf(step, type)(accumulator, inputs, 2, count, 1);
 }
 
 void finish(Reduction reduction, ElementType type, std::byte* values, std::size_t count, int ranks) {
   if (reduction != Reduction::kAverage) return;
   const std::byte* const inputs[] = {values};
+  const SubnormalsKept kept;
   kernelOf(reduction, type)(values, inputs, 1, count, ranks);
 }
 

@@ -3,8 +3,8 @@
 // Bits: the result depends on the inputs and their order only, never on alignment, count or processor: element i is
 // ((inputs[0][i] op inputs[1][i]) op inputs[2][i]) ..., in the element type; fp16 and bf16 are converted to float first
 // and rounded to nearest even once at the end. Integers wrap. A NaN that results is quiet, positive and has no payload.
-// Of zeros that differ in sign, min and max give the first. bool: any non-zero byte is true; sum and max are "or",
-// product and min "and"; the result is 0 or 1.
+// Subnormal numbers stay, whatever the thread's flush-to-zero flags. Of zeros that differ in sign, min and max give the
+// first. bool: any non-zero byte is true; sum and max are "or", product and min "and"; the result is 0 or 1.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,6 @@ namespace gloo_bypass::collectives {
 void reduce(Reduction reduction, ElementType type, std::byte* output, std::span<const std::byte* const> inputs,
             std::size_t count, int ranks);
 
-// For a schedule that adds what arrives step by step: accumulator = accumulator op input, without kAverage's division
-// (finish() does it). fp16 and bf16 are rounded at each step.
-void reduceInto(Reduction reduction, ElementType type, std::byte* accumulator, const std::byte* input,
-                std::size_t count);
 // Divides by `ranks` if the reduction is kAverage.
 void finish(Reduction reduction, ElementType type, std::byte* values, std::size_t count, int ranks);
 

@@ -219,7 +219,8 @@ TEST_P(Reduce, StepByStep_RoundsAtEachStepAndDividesAtTheEnd) {
   const Reduction step = reduction_ == Reduction::kAverage ? Reduction::kSum : reduction_;
   Bytes accumulator = drawn[0], wanted = drawn[0];
   for (std::size_t k = 1; k < drawn.size(); ++k) {
-    reduceInto(reduction_, type_, accumulator.data(), drawn[k].data(), 333);
+    const std::byte* const inputs[] = {accumulator.data(), drawn[k].data()};
+    reduce(step, type_, accumulator.data(), inputs, 333, 1);
     wanted = referenceOf(step, type_, std::vector{wanted, drawn[k]}, 1);
     ASSERT_TRUE(areEqual(type_, accumulator, wanted)) << "step " << k;
   }
@@ -314,6 +315,24 @@ TEST_P(ReduceFloat16, EveryValueWhileTheProcessorFlushesSubnormals_ComesBack) {
   _mm_setcsr(before);
 }
 INSTANTIATE_TEST_SUITE_P(Only, ReduceFloat16, testing::Values(ElementType::kFloat16));
+
+// As after torch.set_flush_denormal(True) in some of the threads that add.
+TEST(ReduceSubnormals, WhileTheProcessorFlushesThem_Stay) {
+  const float tiny = std::numeric_limits<float>::denorm_min();
+  const std::vector<float> first(19, 3 * tiny), second(19, 5 * tiny);
+  std::vector<float> sum(19), average(19);
+  const std::byte* const inputs[] = {reinterpret_cast<const std::byte*>(first.data()),
+                                     reinterpret_cast<const std::byte*>(second.data())};
+  const unsigned before = _mm_getcsr(), flushing = before | 0x8040;
+  _mm_setcsr(flushing);
+  reduce(Reduction::kSum, ElementType::kFloat32, reinterpret_cast<std::byte*>(sum.data()), inputs, 19, 2);
+  average = sum;
+  finish(Reduction::kAverage, ElementType::kFloat32, reinterpret_cast<std::byte*>(average.data()), 19, 2);
+  EXPECT_EQ(_mm_getcsr() & 0x8040U, flushing & 0x8040U);
+  _mm_setcsr(before);
+  EXPECT_EQ(sum, std::vector<float>(19, 8 * tiny));
+  EXPECT_EQ(average, std::vector<float>(19, 4 * tiny));
+}
 #endif
 
 TEST(ReduceKernels_Sets, ReductionIsNotDefined_HaveNoKernel) {
