@@ -49,9 +49,11 @@ std::variant<TuneOptions, std::string> parse(int argc, const char* const* argv) 
   app.add_option("-o,--output", options.outputPath, "the table's file; none: standard output");
   app.add_option("--store-dir", options.storeDirectory, "without --ranks: they meet in this folder, not at MASTER_ADDR")
       ->excludes("--ranks");
-  app.add_option("--timeout", options.timeoutSeconds, "seconds for connecting and for one operation")
+  app.add_option("--timeout", options.timeoutSeconds, "seconds for meeting, for connecting and for one operation")
       ->check(CLI::Range(0.1, 86400.0));
-  app.add_option("--deadline", options.deadlineSeconds, "seconds for all")->check(CLI::Range(1.0, 1e7));
+  app.add_option("--deadline", options.deadlineSeconds,
+                 "seconds for all; without --ranks: that a rank waits for smaller groups and for the end")
+      ->check(CLI::Range(1.0, 1e7));
   if (auto text = readCommandLine(app, argc, argv)) return *std::move(text);
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 34;
   if (options.minBytes == 0 || options.minBytes > options.maxBytes || options.maxBytes > kMostBytes) {

@@ -127,14 +127,18 @@ class Tuning {
 
   Json run() {
     stage_ = "meeting the other ranks";
-    exchange_.claimRank();
-    const std::vector<Json> hosts = exchange_.gather("hosts", describeMachine()["hostname"]);
+    RankExchange meeting(store_, rank_, size_, timeout_);
+    meeting.claimRank();
+    const std::vector<Json> hosts = meeting.gather("hosts", describeMachine()["hostname"]);
     std::vector<int> hostOf;
     for (const Json& host : hosts)
       hostOf.push_back(static_cast<int>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin()));
-    const Json shared = exchange_.broadcast("shared", shareHosts(hostOf));
+    const Json shared = meeting.broadcast("shared", shareHosts(hostOf));
     std::vector<Json> mine;
     for (const int ranks : groupSizes()) {
+      // Ranks that have no part in the smaller groups wait for them here, as long as it takes.
+      stage_ = fmt::format("waiting for the group of {} ranks", ranks);
+      exchange_.meet(fmt::format("group/{}", ranks));
       if (rank_ < ranks) measureGroup(ranks, shared.get<bool>() && ranks == size_, mine);
     }
     stage_ = "handing the times to rank 0";

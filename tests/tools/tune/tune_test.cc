@@ -43,6 +43,12 @@ TEST(Tune, InterfaceOfTorchsPrograms_IsTaken) {
   EXPECT_THAT(finished.err, HasSubstr("there is no interface 'nosuch0'"));
 }
 
+TEST(Tune, SmallerGroupTakesLongerThanTheTimeout_TheOthersWait) {
+  const auto finished =
+      tune({"--ranks", "3", "--groups", "2,3", "--timeout", "1", "-b", "1M", "-e", "1M", "--rounds", "40"});
+  EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
+}
+
 TEST(Tune, RanksThatShareMemory_AreRefused) {
   const auto finished = tune({"--ranks", "2", "--transport", "DPDK"});
   EXPECT_EQ(finished.shellStatus(), 1);
