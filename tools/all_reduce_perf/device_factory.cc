@@ -11,6 +11,7 @@
 #include "transport/compatibility/gloo/own_transports.h"
 #include "transport/process/back_ends.h"
 #include "transport/process/environment.h"
+#include "transport/process/gloo_address.h"
 
 namespace gloo_bypass {
 namespace {
@@ -32,7 +33,7 @@ void checkResolves(const std::string& hostname) {
 DevicePointer makeTcpDevice(const GlooPlace& place) {
   if (!place.hostName.empty()) checkResolves(place.hostName);
   ::gloo::transport::tcp::attr attributes;
-  attributes.iface = place.interface;
+  attributes.iface = place.interface.substr(0, place.interface.find(','));  // it has one
   attributes.hostname = place.hostName;
   return ::gloo::transport::tcp::CreateDevice(attributes);
 }
@@ -67,7 +68,10 @@ DevicePointer makeDevice(std::string_view transport, const GlooPlace& place) {
   if (const std::string problem = transportProblem(transport); !problem.empty()) throw ProgramError(problem);
   if (transport == kGlooTcp) return makeTcpDevice(place);
   if (transport == kGlooIbverbs) return makeGlooIbverbsDevice(place);
-  return makeGlooDevice(*findBackEnd(transport), valueOrThrow(configurationFromEnvironment()), place);
+  const BackEnd& backEnd = *findBackEnd(transport);
+  const TransportConfig config = valueOrThrow(configurationFromEnvironment());
+  const std::string& list = place.interface;
+  return makeGlooDevice(backEnd, config, {interfacesFor(backEnd.interfaceRule(config), list, list), place.hostName});
 }
 
 }  // namespace gloo_bypass

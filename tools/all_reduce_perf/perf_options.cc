@@ -134,7 +134,8 @@ void addRunOptions(CLI::App& app, PerfOptions& options, std::vector<std::string>
   app.add_option("--ranks", options.ranks,
                  "start so many ranks here; without it RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are read")
       ->check(CLI::Range(1u, kMaxRanks));
-  app.add_option("--interface", options.interface, "network interface for the devices");
+  app.add_option("--interface", options.interface,
+                 "network interface for the devices (default: without --ranks those of GLOO_SOCKET_IFNAME)");
   app.add_option("--hostname", options.hostname,
                  "host name or address for Gloo's devices (default: 127.0.0.1 with --ranks, else the host's name)")
       ->excludes("--interface");

@@ -26,6 +26,7 @@
 #include "tools/common/run_program.h"
 #include "transport/base/seconds.h"
 #include "transport/process/back_ends.h"
+#include "transport/process/environment.h"
 #include "transport/process/json_text.h"
 #include "transport/process/process_transport.h"
 
@@ -50,9 +51,12 @@ void print(const std::string& text) {
   flushStandardOutput();
 }
 
-// As c10d: the host's name if it resolves, else loopback. Ranks started here meet on loopback.
+// As c10d: the interfaces of GLOO_SOCKET_IFNAME, else the host's name if it resolves, else loopback. Ranks started here
+// meet on loopback.
 GlooPlace placeOf(const PerfOptions& options) {
   GlooPlace device{options.interface, options.hostname};
+  const bool says = !device.interface.empty() || !device.hostName.empty();
+  if (!says && options.ranks == 0) device.interface = requestedInterfaces();
   if (!device.interface.empty() || !device.hostName.empty()) return device;
   device.hostName = "127.0.0.1";
   if (options.ranks == 0) {
