@@ -12,11 +12,11 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from gloo_bypass_tools.common import processes
-from gloo_bypass_tools.common.argument_types import number_in, size_of
+from gloo_bypass_tools.common.argument_types import names_of, number_in, size_of
 from gloo_bypass_tools.common.failures import BAD_INPUT, FAILED, exit_status
 from gloo_bypass_tools.common.options import add_build, add_number, add_output
 from gloo_bypass_tools.common.program_places import ROOT
-from gloo_bypass_tools.common.transports import BY_NAME, COMPARED
+from gloo_bypass_tools.common.transports import BY_NAME, COMPARED, DEVICES
 from gloo_bypass_tools.report import guest, place, rdma_ports
 from gloo_bypass_tools.report.comparison import Budget, Comparison, Plan
 from gloo_bypass_tools.report.guest import GuestMeasurement
@@ -53,17 +53,10 @@ def sizes_of(text):
     return low, high, factor
 
 
-def names_of(text):
-    names = [name.strip() for name in text.split(",")]
-    if not all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in names) or len(set(names)) != len(names):
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of different transports, as in TCP,DPDK")
-    return tuple(names)
-
-
 def add_measurement_options(parser, minutes):
     parser.add_argument(
         "--transports",
-        type=names_of,
+        type=names_of(DEVICES),
         metavar="A,B",
         help="what to compare; ratios are to the first (default TCP,DPDK, and RDMA where there is a device)",
     )
@@ -318,7 +311,7 @@ def quickstart(arguments=None):
         display, budget = Display(), Budget()
         display.line(f"Results go to {shown(folder.path)}.")
         after = None
-        if where.kind == "host" and "RDMA" not in options.transports and not options.no_guest:
+        if where.kind == "host" and not where.device and "RDMA" not in options.transports and not options.no_guest:
             options.minutes = max(0.1, options.minutes - GUEST_MINUTES)
             after = functools.partial(add_guest, options, folder, display)
         before = []

@@ -275,6 +275,9 @@ class Comparison(Stages):
         named = [one for one in plan.transports if one in usable]
         if plan.emulated or len(named) < 2:
             return None
+        if named[0] != plan.transports[0]:
+            why = f"ratios are to {plan.transports[0]}, over which these programs are not run"
+            return self.leave_out("The comparison through torch.distributed", why)
         if not (self.build / "plugin" / "python" / "gloo_bypass").is_dir():
             why = "the plug-in for Debian's PyTorch is not in this build"
             return self.leave_out("The comparison through torch.distributed", why)

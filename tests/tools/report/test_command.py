@@ -352,6 +352,7 @@ def test_quickstart_failing_build_names_stage_and_log(tmp_path):
         ["--sizes", "x:4:4"],
         ["--transports", "TCP,TCP"],
         ["--transports", "TCP,"],
+        ["--transports", "TCP,DPKD"],
         ["--ranks", "1"],
         ["--steps", "1"],
         ["--minutes", "nan"],

@@ -136,6 +136,17 @@ def test_quickstart_without_a_guest_says_why_and_succeeds(tmp_path, run):
     assert "missing: qemu-system-x86_64" in (tmp_path / "out" / "index.html").read_text()
 
 
+def test_quickstart_with_a_device_that_is_not_asked_for_needs_no_guest(tmp_path, run):
+    words = ("--no-install", "--no-build", "--no-training", "--transports", "TCP,DPDK")
+    status, out, _ = run(command.quickstart, *words, ports=[PORT])
+    assert status == 0 and "no RDMA device" not in out and not (tmp_path / "out" / "guest").exists()
+
+
+def test_compare_rdma_first_leaves_out_programs_whose_ratios_would_be_to_another(run):
+    _, out, _ = run(command.compare, "--no-training", "--transports", "RDMA,DPDK,TCP", ports=[PORT])
+    assert "ratios are to RDMA, over which these programs are not run" in out
+
+
 def test_quickstart_with_a_device_needs_no_guest(tmp_path, run):
     status, _, _ = run(command.quickstart, "--no-install", "--no-build", "--no-training", ports=[PORT])
     assert status == 0
