@@ -26,18 +26,18 @@ class Interrupted(Exception):
 
 
 def kept_exception(body):
-    """None, or what ended `body()` early: a signal or a failure, after which there is something left to store. It is to
-    be raised then."""
+    """None, or what ended `body()` early: a signal, a failure or an error of the system, after which there is something
+    left to store. It is to be raised then."""
     try:
         body()
-    except (Interrupted, KeyboardInterrupt, Failure) as error:
+    except (Interrupted, KeyboardInterrupt, Failure, OSError) as error:
         return error
     return None
 
 
 def why_ended(error):
     """Why the rest was not measured, of what kept_exception() returned."""
-    return str(error) if isinstance(error, Failure) else "interrupted"
+    return in_words(error) if isinstance(error, (Failure, OSError)) else "interrupted"
 
 
 def in_words(error):

@@ -1,6 +1,7 @@
 """scripts/compare-programs as a user runs it: with Debian's PyTorch and the plug-in of the build folder, or with
 PyTorch from pip and the wheel."""
 
+import errno
 import json
 import os
 import signal
@@ -189,22 +190,29 @@ def measurement_of(tmp_path, turn, rounds=2):
     return measured
 
 
-def test_Measure_EndedInItsFirstRound_SaysWhatIsLeftOut(tmp_path):
+@pytest.mark.parametrize(
+    "error, why",
+    [
+        (Interrupted(signal.SIGTERM), "interrupted"),
+        (OSError(errno.ENOSPC, "No space left on device", "logs"), "logs: No space left on device"),
+    ],
+)
+def test_Measure_EndedInItsFirstRound_SaysWhatIsLeftOut(tmp_path, error, why):
     def turn(program, transport, number):
         if transport == "DPDK":
-            raise Interrupted(signal.SIGTERM)
+            raise error
         return {programs.Key(program.name, "token"): [1.0, 1.0]}
 
     measured = measurement_of(tmp_path, turn)
     wanted = [programs.BY_NAME[name] for name in ("decoding", "training")]
     ended = kept_exception(lambda: measured.measure(wanted, lambda text: None))
-    assert isinstance(ended, Interrupted)
+    assert ended is error
     measured.leave_out_the_rest(wanted, why_ended(ended))
     assert [(row["program"], row["transport"]) for row in measured.rows()] == [("decoding", "TCP")]
     assert [(one.program, one.transport, one.why) for one in measured.missing] == [
-        ("decoding", "DPDK", "interrupted"),
-        ("training", "TCP", "interrupted"),
-        ("training", "DPDK", "interrupted"),
+        ("decoding", "DPDK", why),
+        ("training", "TCP", why),
+        ("training", "DPDK", why),
     ]
 
 
