@@ -34,12 +34,18 @@ SGD exchanges as much. streaming-diloco: fragments in turn, each every H steps, 
 sum that would end after the last step is left out: take a multiple of H steps, and the overlap more."""
 
 
+def trace_prefix(text):
+    """Of files that are to be written; a folder may have this name."""
+    result_file(f"{text}.0.et")
+    return Path(text)
+
+
 def parse(arguments):
     parser = command_parser("execution-trace", DESCRIPTION, EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     convert = commands.add_parser("convert", help="from other formats", description=CONVERT, **AS_WRITTEN)
     convert.add_argument("files", nargs="+", type=Path, metavar="FILE", help="the trace, or the profile of each rank")
-    convert.add_argument("prefix", type=result_file, metavar="PREFIX", help="writes PREFIX.0.et, PREFIX.1.et, ...")
+    convert.add_argument("prefix", type=trace_prefix, metavar="PREFIX", help="writes PREFIX.0.et, PREFIX.1.et, ...")
     convert.set_defaults(act=convert_files)
     add_make(commands)
     show = commands.add_parser("show", help="what a trace holds", description="Prints what a trace holds.")
@@ -51,7 +57,7 @@ def parse(arguments):
 def add_make(commands):
     make = commands.add_parser("make", help="of a method of training", description=MAKE, **AS_WRITTEN)
     make.add_argument("method", choices=methods.NAMES, metavar="METHOD", help=f"one of {', '.join(methods.NAMES)}")
-    make.add_argument("prefix", type=result_file, metavar="PREFIX", help="writes PREFIX.0.et, PREFIX.1.et, ...")
+    make.add_argument("prefix", type=trace_prefix, metavar="PREFIX", help="writes PREFIX.0.et, PREFIX.1.et, ...")
     add_number(make, "--ranks", int, 1, trace.MOST_RANKS, "that train", default=2)
     add_number(make, "--parameters", float, 1, 1e13, "numbers that are exchanged", required=True)
     add_number(make, "--bits", float, 1, 64, "of each number that is exchanged", default=32.0)

@@ -1,5 +1,6 @@
 """Execution traces made of what ddp_train and PyTorch's profiler write, of documents with known times."""
 
+import argparse
 import copy
 
 import pytest
@@ -274,3 +275,12 @@ def test_Command_NoJson_IsOneLine(tmp_path, capsys):
     (tmp_path / "x").write_bytes(b"[" * 100_000)
     assert command.main(["convert", str(tmp_path / "x"), str(tmp_path / "run")]) == 2
     assert "this is no JSON" in capsys.readouterr().err
+
+
+def test_Prefix_OfAFolderThatIsThere_IsTaken(tmp_path):
+    (tmp_path / "run").mkdir()
+    assert command.trace_prefix(str(tmp_path / "run")) == tmp_path / "run"
+    (tmp_path / "link.0.et").symlink_to(tmp_path / "other")
+    (tmp_path / "other").touch()
+    with pytest.raises(argparse.ArgumentTypeError, match="symbolic link"):
+        command.trace_prefix(str(tmp_path / "link"))
