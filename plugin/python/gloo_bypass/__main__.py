@@ -52,14 +52,14 @@ def probe(options: argparse.Namespace) -> int:
                 "name": way.name,
                 "largest_bytes": way.largest,
                 "problem": way.problem,
-                "advice": way.advice if way.problem else "",
+                "advice": way.advice if way.problem or way.is_narrow else "",
             }
             for way in ways
         ]
         print(json.dumps({"udp": found}))
     for way in ways if not options.json else ():
         print(f"{way.name}: {way.problem or f'packets of up to {way.largest} bytes arrive'}")
-        if way.problem:
+        if way.problem or way.is_narrow:
             print(f"  {way.advice}")
     return 1 if any(way.problem for way in ways) else 0
 
