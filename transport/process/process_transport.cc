@@ -161,13 +161,19 @@ Result<std::shared_ptr<Transport>> ProcessTransport::acquire(const BackEnd& back
   }
   if (slot.transport) {
     TransportConfig wanted = config;
+    // The default depends on which folders are there, such as /run/user/1000 while somebody is logged in.
+    if (wanted.memifDirectoryIsDefault && slot.config.memifDirectoryIsDefault)
+      wanted.memifDirectory = slot.config.memifDirectory;
     // A program that makes devices may name one interface after the other. Of GLOO_SOCKET_IFNAME=a,b, for which Gloo
     // asks for a device each, interfacesFor() has taken the first, or over UDP all.
     const auto rule = backEnd.interfaceRule != nullptr ? backEnd.interfaceRule(config) : InterfaceRule::kIgnored;
     if (rule == InterfaceRule::kNamed || rule == InterfaceRule::kSeveral) {
       if (wanted.interface != slot.config.interface && !std::exchange(slot.saidOneInterface, true)) {
-        std::fprintf(stderr, "gloo-bypass: %s: several interfaces are named, and '%s' carries all; '%s' is not used\n",
-                     backEnd.name.c_str(), printable(slot.config.interface).c_str(),
+        const std::string named =
+            "several interfaces are named, and '" + printable(slot.config.interface) + "' carries all";
+        const bool chosen = slot.config.interface.empty();
+        std::fprintf(stderr, "gloo-bypass: %s: %s; '%s' is not used\n", backEnd.name.c_str(),
+                     chosen ? "the first device of this process has chosen its interface" : named.c_str(),
                      printable(wanted.interface).c_str());
       }
       wanted.interface = slot.config.interface;

@@ -136,6 +136,20 @@ TEST(ProcessTransport_Acquire, OtherConfiguration_IsRefusedNamingBothValues) {
   EXPECT_TRUE(process.acquire(dpdk(makeFake), {}));
 }
 
+// As when somebody logs in, and /run/user/1000 is there from then on.
+TEST(ProcessTransport_Acquire, DefaultFolderIsAnotherMeanwhile_TheFirstOneStays) {
+  ProcessTransport process;
+  TransportConfig first, second;
+  first.memifDirectory = "/tmp/gloo-bypass-7";
+  second.memifDirectory = "/run/user/7/gloo-bypass";
+  first.memifDirectoryIsDefault = second.memifDirectoryIsDefault = true;
+  const auto made = process.acquire(dpdk(makeFake), first);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(process.acquire(dpdk(makeFake), second).value(), made.value());
+  second.memifDirectoryIsDefault = false;
+  EXPECT_THAT(process.acquire(dpdk(makeFake), second).error().message, HasSubstr("GLOO_BYPASS_MEMIF_DIRECTORY"));
+}
+
 TEST(ProcessTransport_Acquire, SecondInterface_SharesTheTransportAndIsSaidOnce) {
   for (const InterfaceRule sharing : {InterfaceRule::kNamed, InterfaceRule::kSeveral}) {
     static InterfaceRule rule;
