@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
@@ -28,6 +29,8 @@ constexpr std::size_t kNameBytes = 1 + kIdHexBytes + 12;
 static_assert(kMaxMemifDirectoryBytes + kNameBytes == kMaxSocketPathBytes);
 // A socket that is still being made has no .sock yet: leave young ones alone.
 constexpr std::time_t kYoungSeconds = 60;
+// Of a port's id, at its end: the first ones of the machine's.
+constexpr std::size_t kMachineBytes = 4;
 
 // For programs without a configuration; transport/process/environment.cc, which reads the environment, prefers
 // XDG_RUNTIME_DIR.
@@ -36,6 +39,13 @@ std::string defaultDirectory() { return fmt::format("/tmp/gloo-bypass-{}", ::get
 bool isOurName(const std::string& name) {
   return name.size() > kIdHexBytes + 1 && name[kIdHexBytes] == '.' &&
          name.find_first_not_of("0123456789abcdef") == kIdHexBytes;
+}
+
+// Sockets of other machines, where hosts share the folder, cannot be reached from here, and live. A name ends with its
+// machine's id.
+bool isOfThisMachine(const std::string& name) {
+  return name.substr(kIdHexBytes - 2 * kMachineBytes, 2 * kMachineBytes) ==
+         toHex(machineId()).substr(0, 2 * kMachineBytes);
 }
 
 bool isYoung(const std::string& path) {
@@ -54,7 +64,7 @@ void sweep(const std::string& directory) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (!isOurName(name)) continue;
+    if (!isOurName(name) || !isOfThisMachine(name)) continue;
     const std::string path = entry.path().string();
     const std::string base = directory + "/" + name.substr(0, kIdHexBytes);
     const bool hasMain = ::access((base + ".sock").c_str(), F_OK) == 0;
@@ -109,6 +119,11 @@ PortId machineId() {
     id[i] = static_cast<std::uint8_t>(std::strtoul(text.substr(2 * i, 2).c_str(), nullptr, 16));
   }
   return id;
+}
+
+void endWithMachine(PortId& id) {
+  const PortId machine = machineId();
+  std::copy_n(machine.begin(), kMachineBytes, id.end() - kMachineBytes);
 }
 
 FileDescriptor keepFromAging(const std::string& directory) {

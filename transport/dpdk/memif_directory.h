@@ -31,5 +31,7 @@ PortId directoryId(const std::string& directory);
 
 // The same for all containers and pods on one kernel, different after each boot; zero if /proc does not say.
 PortId machineId();
+// The end of a port's id, by which a folder that machines share is swept.
+void endWithMachine(PortId& id);
 
 }  // namespace gloo_bypass::dpdk

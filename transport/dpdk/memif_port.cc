@@ -92,6 +92,7 @@ Result<std::unique_ptr<PacketPort>> makeMemifPort(const TransportConfig& config,
     const Status filled = fillRandom(*id);
     if (!filled) return filled.error();
   }
+  endWithMachine(shared->self.portId);
   shared->self.pid = static_cast<std::uint32_t>(::getpid());
   shared->self.bufferBytes = static_cast<std::uint16_t>(config.memifBufferBytes);
   shared->self.log2Slots = static_cast<std::uint8_t>(config.memifLog2Slots);

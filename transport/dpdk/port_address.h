@@ -17,7 +17,7 @@ using PortId = std::array<std::uint8_t, 16>;  // random
 
 // An end of a memory link. 76 bytes plus the directory's name.
 struct MemifAddress {
-  PortId portId{};
+  PortId portId{};       // ends with the first bytes of machineId
   PortId secret{};       // grants the right to connect
   PortId machineId{};    // the kernel's boot id: memory links stay within one machine
   PortId directoryId{};  // the directory's device and inode, the same wherever that machine mounts it

@@ -574,8 +574,9 @@ TEST(MemifSilence, HundredSilentConnectionsAndFewDescriptors_RankGoesOnAndAnothe
 TEST_F(MemifHostile, DirectoryIsSwept_WhoCannotBeReachedStays) {
   const TransportConfig config = memifTestConfig();
   ASSERT_TRUE(prepareMemifDirectory(config).ok());
-  const auto listenAs = [&](char digit, int type) {
-    const std::string path = config.memifDirectory + "/" + std::string(32, digit) + ".sock";
+  const std::string here = toHex(machineId()).substr(0, 8), elsewhere = here == "00000000" ? "00000001" : "00000000";
+  const auto listenAs = [&](char digit, int type, const std::string& machine) {
+    const std::string path = config.memifDirectory + "/" + std::string(24, digit) + machine + ".sock";
     FileDescriptor fd(::socket(AF_UNIX, type | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -584,10 +585,13 @@ TEST_F(MemifHostile, DirectoryIsSwept_WhoCannotBeReachedStays) {
     EXPECT_EQ(::listen(fd.get(), 1), 0);
     return std::pair(path, std::move(fd));
   };
-  const std::string dead = listenAs('a', SOCK_SEQPACKET).first;
-  const auto alive = listenAs('b', SOCK_SEQPACKET), another = listenAs('c', SOCK_STREAM);
+  const std::string dead = listenAs('a', SOCK_SEQPACKET, here).first;
+  // As hosts see each other's that share a folder: it refuses, whoever listens there.
+  const std::string ofAnotherMachine = listenAs('d', SOCK_SEQPACKET, elsewhere).first;
+  const auto alive = listenAs('b', SOCK_SEQPACKET, here), another = listenAs('c', SOCK_STREAM, here);
   ASSERT_TRUE(prepareMemifDirectory(config).ok());
   EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(ofAnotherMachine));
   EXPECT_TRUE(std::filesystem::exists(alive.first));
   EXPECT_TRUE(std::filesystem::exists(another.first));
 }
