@@ -16,6 +16,7 @@
 #include "collectives/link.h"
 #include "collectives/memory/flat_executor.h"
 #include "collectives/memory/host_meeting.h"
+#include "collectives/memory/host_plan.h"
 #include "collectives/memory/memory_transport.h"
 #include "collectives/messenger.h"
 #include "collectives/network/network_executor.h"
@@ -34,13 +35,13 @@ using Json = nlohmann::json;
 // Ranks of one group must have the same: what they write into shared memory and onto the wire, what they agree on when
 // the group is made, the built-in table of choices, the vectors for which a rank uses several lanes, and the pieces of
 // operations on a GPU's tensors.
-constexpr int kProtocol = 4;
+constexpr int kProtocol = 5;
 constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
-constexpr int kMostThreads = 8;                // copies and sums of one rank are not faster with more
 
 // What a rank publishes.
 struct Card {
-  int protocol = 0, cores = 1, threads = 0;
+  int protocol = 0;
+  RankCores cores;
   std::string transport, host, place;
   std::string choices;  // of algorithms, as ChoiceTable::text(); empty: nothing is set
   MeetingSecret secret{};
@@ -50,8 +51,9 @@ Error refused(ErrorCode code, std::string text) { return {ErrorScope::kSession, 
 
 std::vector<std::byte> textOf(const Card& card) {
   const std::string text =
-      Json{{"protocol", card.protocol}, {"cores", card.cores}, {"threads", card.threads}, {"transport", card.transport},
-           {"host", card.host},         {"place", card.place}, {"choices", card.choices}, {"secret", card.secret}}
+      Json{{"protocol", card.protocol},     {"cores", card.cores.cores},   {"core_set", card.cores.coreSet},
+           {"threads", card.cores.threads}, {"transport", card.transport}, {"host", card.host},
+           {"place", card.place},           {"choices", card.choices},     {"secret", card.secret}}
           .dump();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
@@ -64,8 +66,9 @@ std::optional<Card> cardIn(std::span<const std::byte> bytes) {
     const Json json = Json::parse(text, text + bytes.size());
     Card card;
     card.protocol = json.at("protocol").get<int>();
-    card.cores = std::clamp(json.at("cores").get<int>(), 1, 1 << 16);
-    card.threads = std::clamp(json.at("threads").get<int>(), 0, kMostThreads);
+    card.cores.cores = std::clamp(json.at("cores").get<int>(), 1, 1 << 16);
+    card.cores.coreSet = json.at("core_set").get<std::vector<std::uint64_t>>();
+    card.cores.threads = std::clamp(json.at("threads").get<int>(), 0, kMostThreads);
     card.transport = json.at("transport").get<std::string>();
     card.host = json.at("host").get<std::string>();
     card.place = json.at("place").get<std::string>();
@@ -127,30 +130,17 @@ Result<ChoiceTable> commonChoices(std::span<const Card> cards) {
   return choices;
 }
 
-// How many threads each rank of a host uses, and whether they have cores of their own: the same at all of its ranks.
-struct HostPlan {
-  int lanes = 1;
-  bool ownCores = true;
-};
-HostPlan planFor(std::span<const Card> cards) {
-  const int ranks = static_cast<int>(cards.size());
-  const int cores = std::min_element(cards.begin(), cards.end(), [](const Card& a, const Card& b) {
-                      return a.cores < b.cores;
-                    })->cores;
-  int lanes = std::clamp(cores / ranks, 1, kMostThreads);
-  for (const Card& card : cards) {
-    if (card.threads > 0) lanes = std::min(lanes, card.threads);
-  }
-  return {lanes, ranks <= cores};
-}
-
 // `ranks` are those of this host, and this one has the place `own` among them.
 Result<std::unique_ptr<FlatExecutor>> meet(const std::vector<int>& ranks, int own, std::span<const Card> cards,
                                            MeetingPlace place, TimePoint deadline,
                                            std::function<Status()> elsewhere = {}) {
   std::vector<Card> mates;
-  for (const int rank : ranks) mates.push_back(cards[static_cast<std::size_t>(rank)]);
-  const HostPlan plan = planFor(mates);
+  std::vector<RankCores> cores;
+  for (const int rank : ranks) {
+    mates.push_back(cards[static_cast<std::size_t>(rank)]);
+    cores.push_back(mates.back().cores);
+  }
+  const HostPlan plan = planFor(cores);
   const Layout layout = Layout::of(static_cast<int>(mates.size()), plan.lanes);
   HostMeeting meeting(own, ranks, layout, deadline);
   auto share = own == 0 ? meeting.lead(std::move(place)) : meeting.come(mates[0].place, mates[0].secret);
@@ -296,8 +286,7 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   auto place = alone || link.value().hasMemory ? MeetingPlace::open() : MeetingPlace();
   if (!place) return place.error();
   const Card own{.protocol = kProtocol,
-                 .cores = usableCores(),
-                 .threads = link.value().threads,
+                 .cores = {usableCores(), coreSet(), link.value().threads},
                  .transport = link.value().transport + (link.value().hasMemory ? " with memory links" : ""),
                  .host = options.host.empty() ? hostIdentity() : options.host,
                  .place = place.value().name(),

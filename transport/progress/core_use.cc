@@ -41,6 +41,18 @@ bool coreSeemsIdle() {
   return runnable > 0 && sched_getaffinity(0, sizeof(allowed), &allowed) == 0 && runnable <= CPU_COUNT(&allowed);
 }
 
+std::vector<std::uint64_t> coreSet() {
+  cpu_set_t allowed;
+  std::vector<std::uint64_t> words;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return words;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed)) continue;
+    words.resize(static_cast<std::size_t>(core / 64 + 1));
+    words.back() |= std::uint64_t{1} << (core % 64);
+  }
+  return words;
+}
+
 int usableCores() {
   cpu_set_t allowed;
   int cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;

@@ -2,6 +2,9 @@
 // thread, about itself. Each call takes some microseconds; coreSeemsIdle() tens of them on hundreds of cores.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "transport/base/time.h"
 
 namespace gloo_bypass {
@@ -18,7 +21,10 @@ int runnableThreads(const char* loadavg);
 // idle then. False if unknown.
 bool coreSeemsIdle();
 
-// The cores that this process may use, at least 1: by its affinity mask, and by its cgroup's limit, rounded up.
+// The cores that this process may use by its affinity mask: bit c % 64 of number c / 64; empty where it is not known.
+std::vector<std::uint64_t> coreSet();
+
+// How many cores this process may use, at least 1: by its affinity mask, and by its cgroup's limit, rounded up.
 int usableCores();
 
 }  // namespace gloo_bypass
