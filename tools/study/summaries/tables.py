@@ -142,6 +142,7 @@ def section(study, runs, of_flows=False):
 
 # Of the table at a glance: a study's medians of a metric at some variants, and what these are called.
 GLANCE = {
+    "edge-bandwidth": ("t_ar", {"50Mbit, segments 1 MiB": "all-reduce, 4 ranks, one edge of 50 Mbit/s"}),
     "edge-latency-training": ("t_step", {"300ms": "step, 4 ranks, one edge of 300 ms"}),
     "edge-bandwidth-training": ("t_step", {"50Mbit": "step, 4 ranks, one edge of 50 Mbit/s"}),
     "world-size": ("t_step", {"ws=2": "step, 2 ranks", "ws=4": "4 ranks"}),
