@@ -115,12 +115,9 @@ Mailbox::Letters Mailbox::taken(const Peer* peer, const Error& error) {
   Letters letters;
   for (auto letter = underWay_.begin(); letter != underWay_.end();) {
     const auto next = std::next(letter);
-    if (peer != nullptr && letter->transfer.peer != peer) {
-    } else if (!letter->posting) {
-      letters.splice(letters.end(), underWay_, letter);
-    } else if (!letter->outcome) {
-      letter->outcome = Status(error);
-    }
+    const bool wanted = peer == nullptr || letter->transfer.peer == peer;
+    if (wanted && !letter->posting) letters.splice(letters.end(), underWay_, letter);
+    if (wanted && letter->posting && !letter->outcome) letter->outcome = Status(error);
     letter = next;
   }
   return letters;

@@ -41,13 +41,6 @@ bool isOurName(const std::string& name) {
          name.find_first_not_of("0123456789abcdef") == kIdHexBytes;
 }
 
-// Sockets of other machines, where hosts share the folder, cannot be reached from here, and live. A name ends with its
-// machine's id.
-bool isOfThisMachine(const std::string& name) {
-  return name.substr(kIdHexBytes - 2 * kMachineBytes, 2 * kMachineBytes) ==
-         toHex(machineId()).substr(0, 2 * kMachineBytes);
-}
-
 bool isYoung(const std::string& path) {
   struct stat status{};
   return ::lstat(path.c_str(), &status) != 0 || std::time(nullptr) - status.st_mtime < kYoungSeconds;
@@ -60,11 +53,13 @@ bool ownerIsDead(const std::string& base) {
 }
 
 void sweep(const std::string& directory) {
+  // Sockets of other machines, where hosts share the folder, cannot be reached from here, and live.
+  const std::string machine = toHex(machineId()).substr(0, 2 * kMachineBytes);
   std::set<std::string> dead;
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(directory, ignored)) {
     const std::string name = entry.path().filename().string();
-    if (!isOurName(name) || !isOfThisMachine(name)) continue;
+    if (!isOurName(name) || name.compare(kIdHexBytes - machine.size(), machine.size(), machine) != 0) continue;
     const std::string path = entry.path().string();
     const std::string base = directory + "/" + name.substr(0, kIdHexBytes);
     const bool hasMain = ::access((base + ".sock").c_str(), F_OK) == 0;
