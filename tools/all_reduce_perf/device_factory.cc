@@ -33,7 +33,7 @@ void checkResolves(const std::string& hostname) {
 DevicePointer makeTcpDevice(const GlooPlace& place) {
   if (!place.hostName.empty()) checkResolves(place.hostName);
   ::gloo::transport::tcp::attr attributes;
-  attributes.iface = place.interface.substr(0, place.interface.find(','));  // it has one
+  attributes.iface = place.interface;
   attributes.hostname = place.hostName;
   return ::gloo::transport::tcp::CreateDevice(attributes);
 }
@@ -66,11 +66,12 @@ bool hasOwnCollectives(std::string_view transport) { return findBackEnd(transpor
 
 DevicePointer makeDevice(std::string_view transport, const GlooPlace& place) {
   if (const std::string problem = transportProblem(transport); !problem.empty()) throw ProgramError(problem);
-  if (transport == kGlooTcp) return makeTcpDevice(place);
-  if (transport == kGlooIbverbs) return makeGlooIbverbsDevice(place);
+  const std::string& list = place.interface;
+  const GlooPlace first{list.substr(0, list.find(',')), place.hostName};  // Gloo's own devices have one interface
+  if (transport == kGlooTcp) return makeTcpDevice(first);
+  if (transport == kGlooIbverbs) return makeGlooIbverbsDevice(first);
   const BackEnd& backEnd = *findBackEnd(transport);
   const TransportConfig config = valueOrThrow(configurationFromEnvironment());
-  const std::string& list = place.interface;
   return makeGlooDevice(backEnd, config, {interfacesFor(backEnd.interfaceRule(config), list, list), place.hostName});
 }
 

@@ -55,8 +55,8 @@ void print(const std::string& text) {
 // meet on loopback.
 GlooPlace placeOf(const PerfOptions& options) {
   GlooPlace device{options.interface, options.hostname};
-  const bool says = !device.interface.empty() || !device.hostName.empty();
-  if (!says && options.ranks == 0) device.interface = requestedInterfaces();
+  if (device.interface.empty() && device.hostName.empty() && options.ranks == 0)
+    device.interface = requestedInterfaces();
   if (!device.interface.empty() || !device.hostName.empty()) return device;
   device.hostName = "127.0.0.1";
   if (options.ranks == 0) {
