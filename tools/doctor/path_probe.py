@@ -322,6 +322,7 @@ class Direction:
 
     @property
     def advice(self) -> str:
+        """What to do; empty: nothing."""
         if not self.largest:
             return (
                 f"# let UDP to {self.end} through: a firewall of either host, of the network between them or of "
@@ -329,7 +330,7 @@ class Direction:
             )
         if self.source != self.begin:
             return "# use addresses that are the same on both sides: a VPN or an overlay network has such"
-        return f"export GLOO_BYPASS_MTU={self.largest}   # on all ranks"
+        return f"export GLOO_BYPASS_MTU={self.largest}   # on all ranks" if self.is_narrow else ""
 
 
 def probe(where: Place, program: str) -> List[Direction]:

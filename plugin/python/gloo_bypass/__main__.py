@@ -48,18 +48,13 @@ def probe(options: argparse.Namespace) -> int:
     ways = _path_probe.probe(options.probe, PROGRAM)
     if options.json:
         found = [
-            {
-                "name": way.name,
-                "largest_bytes": way.largest,
-                "problem": way.problem,
-                "advice": way.advice if way.problem or way.is_narrow else "",
-            }
+            {"name": way.name, "largest_bytes": way.largest, "problem": way.problem, "advice": way.advice}
             for way in ways
         ]
         print(json.dumps({"udp": found}))
     for way in ways if not options.json else ():
         print(f"{way.name}: {way.problem or f'packets of up to {way.largest} bytes arrive'}")
-        if way.problem or way.is_narrow:
+        if way.advice:
             print(f"  {way.advice}")
     return 1 if any(way.problem for way in ways) else 0
 
