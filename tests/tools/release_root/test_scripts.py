@@ -52,7 +52,9 @@ def test_Build_Suites_MakesWhatTheirTestsNeed(release_root, words, made):
     assert {name for name in ("one", "two", "three", "four") if (release_root.tree / "build" / name).exists()} == made
 
 
-@pytest.mark.parametrize("words", [["--no-suite", "odd"], ["--suite", "odd", "--target", "one"]])
+@pytest.mark.parametrize(
+    "words", [["--no-suite", "odd"], ["--suite", "odd", "--target", "one"], ["--tests", "--suite", "odd"]]
+)
 def test_Build_SuitesThatDoNotGoTogether_AreRefused(release_root, words):
     done = release_root(*words, script="build")
     assert done.returncode == 1 and done.stderr.startswith("build: --no-suite goes with --suite")
