@@ -54,7 +54,8 @@ class Mailbox final : private TransferOwner {
   void end(Letters& of, Letters::iterator letter, const Status& status, int peer);
   // The letters of this peer, or of all (null), out of the list; those that are being posted get the error later.
   Letters taken(const Peer* peer, const Error& error);
-  // Letters that are in no list: to cancel one may end its channel, and with that the others of its peer.
+  // Letters that are in no list: to cancel one may end its channel, and with that the others of its peer. `status` is a
+  // copy: it may come from one of them.
   void cancel(Letters letters, Status status);
 
   const int rank_;
