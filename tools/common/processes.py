@@ -5,6 +5,7 @@ Each child is in a process group of its own: Ctrl-C reaches the command alone, w
 """
 
 import ctypes
+import math
 import os
 import signal
 import subprocess
@@ -40,6 +41,9 @@ class Child(subprocess.Popen):
     Popen's own poll() and wait(timeout) take a lock by hand. An exception between that and their `try` leaves it taken,
     and the next wait() never returns (seen with CPython 3.11). Here a look at the process takes no lock. Only its end
     is fetched under it, by a `with` statement.
+
+    No wait blocks in the kernel for longer than POLL_S: a signal that arrives just before it blocks, or in another
+    thread, does not end a system call, and its handler would run once the process ends.
     """
 
     def poll(self):
@@ -48,9 +52,7 @@ class Child(subprocess.Popen):
         return self.returncode
 
     def wait(self, timeout=None):
-        if timeout is None:
-            return super().wait()
-        deadline, pause = time.monotonic() + timeout, FIRST_PAUSE_S
+        deadline, pause = time.monotonic() + (math.inf if timeout is None else timeout), FIRST_PAUSE_S
         while self.poll() is None:
             left = deadline - time.monotonic()
             if left <= 0:

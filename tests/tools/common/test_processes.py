@@ -5,6 +5,8 @@ import random
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -54,6 +56,26 @@ def test_Child_LooksLeftByASignal_CanBeAwaited(alarm, look):
     finally:
         os.kill(process.pid, signal.SIGKILL)
     assert process.wait(LIMIT_S) == -signal.SIGKILL
+
+
+def test_Child_SignalThatAnotherThreadGets_EndsTheWait(alarm):
+    """It interrupts no system call of the thread that waits."""
+    alarm(0)
+    process = processes.start(["sleep", LIMIT_S], subprocess.DEVNULL)
+
+    def ring():
+        time.sleep(0.3)  # the wait has begun; if it has not, the test is easier
+        signal.pthread_kill(threading.get_ident(), signal.SIGALRM)
+
+    thread = threading.Thread(target=ring)
+    try:
+        with pytest.raises(Alarm):
+            thread.start()
+            process.wait()
+    finally:
+        thread.join()
+        process.kill()
+    assert process.wait() == -signal.SIGKILL
 
 
 def test_Child_EndedAndFetchedElsewhere_HasEnded():
