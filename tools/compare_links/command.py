@@ -6,7 +6,6 @@ import os
 import sys
 import tempfile
 
-from gloo_bypass_tools.common import processes
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.failures import kept_exception, why_ended
 from gloo_bypass_tools.common.options import add_build, add_number, add_output, command_parser
@@ -147,7 +146,6 @@ def compare(options, folder, no_namespaces=""):
 
 
 def run_within(options, folder):
-    processes.interrupt_once()
     network.answer("mount", "-t", "tmpfs", "compare-links", folder)
     network.prepare_network(control=False)
     return compare(options, folder)
@@ -160,7 +158,6 @@ def run_outside(options, arguments):
             enclosure.check_tools()
             enclosure.check_right()
         except FabricRunError as error:
-            processes.interrupt_once()
             return compare(options, folder, str(error))
         return enclosure.run_inside(folder, arguments)
 

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from gloo_bypass_tools.common import processes, program_places
+from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.options import REPEATED, add_environment, add_number, add_run_options, command_parser
 from gloo_bypass_tools.common.transports import BY_NAME, NETEM, SWITCH, names
 from gloo_bypass_tools.fabric_run import enclosure, kernel_capture, place
@@ -154,7 +154,6 @@ def check_links(parser, options):
 
 
 def run_within(options, folder):
-    processes.interrupt_once()
     Run(options, read_description(options), folder).run()
     return 0
 

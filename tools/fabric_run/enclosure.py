@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from gloo_bypass_tools.common import processes, program_places
 from gloo_bypass_tools.common.failures import BAD_INPUT, exit_status
@@ -23,6 +24,8 @@ from gloo_bypass_tools.fabric_run.failures import FabricRunError
 
 INSIDE = "--inside"
 TRY_LIMIT_S = 60.0
+# While unshare makes the namespaces: milliseconds.
+START_POLL_S = 0.001
 TOOLS = ("unshare", "setpriv", "nsenter", "mount", "hostname", "ip", "ethtool")
 
 
@@ -57,15 +60,24 @@ def check_right():
         )
 
 
+def has_child(pid):
+    """Whether it has forked; also where the kernel does not say (CONFIG_PROC_CHILDREN)."""
+    try:
+        return bool(Path(f"/proc/{pid}/task/{pid}/children").read_text())
+    except OSError:
+        return True
+
+
 def run_inside(folder, arguments, own_network=True):
     """This command again, in the namespaces; `folder` is an empty one that it may mount something on. Its exit
     status."""
     words = [*unshare_words(own_network), sys.executable, sys.argv[0], INSIDE, folder, *arguments]
-    # A signal waits until there is whom to hand it on to, and there until the command can handle it: the kernel takes
-    # from process 1 of a namespace what it has no handler for.
+    # A signal waits until there is whom to hand it on to, process 1 (unshare keeps to itself what comes before it has
+    # forked that), and there until the command can handle it: the kernel takes from process 1 what it has no handler
+    # for.
     signal.pthread_sigmask(signal.SIG_BLOCK, processes.ENDING)
     # A session of its own: Ctrl-C reaches this process only, which hands it on.
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+    process = processes.Child(words, stdin=subprocess.DEVNULL, start_new_session=True)
 
     def hand_on(number, _frame):
         # unshare has them blocked still; its child, in the same group, ends in order and says so.
@@ -74,6 +86,8 @@ def run_inside(folder, arguments, own_network=True):
         except ProcessLookupError:
             pass
 
+    while process.poll() is None and not has_child(process.pid):
+        time.sleep(START_POLL_S)
     processes.handle(processes.ENDING, hand_on)
     status = process.wait()
     return 128 - status if status < 0 else status
@@ -99,6 +113,9 @@ def run_command(program, results, parse, run_within, run_outside, arguments=None
         arguments = ["--output", str(chosen), *arguments]
     options = parse(arguments[2:] if inside else arguments)
     options.output = options.output.absolute()
-    return exit_status(
-        program, lambda: run_within(options, arguments[1]) if inside else run_outside(options, arguments), failures
-    )
+
+    def body():
+        processes.interrupt_once()
+        return run_within(options, arguments[1]) if inside else run_outside(options, arguments)
+
+    return exit_status(program, body, failures)

@@ -496,22 +496,38 @@ def test_FabricRun_Timeout_EndsRanks(tmp_path):
     assert "stopped after --timeout 1 s: still running: rank 0, 1" in one_line(answer)
 
 
+def command_lines_of_children(process):
+    lines = {}
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        try:
+            lines[int(child)] = Path(f"/proc/{child}/cmdline").read_text().split("\0")
+        except OSError:
+            pass  # it has ended meanwhile
+    return lines
+
+
 @needs_namespaces
 @pytest.mark.parametrize("number, status", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_FabricRun_SignalWhileItStarts_EndsIt(tmp_path, number, status):
-    """When it has just started itself anew in the namespaces, where it cannot handle a signal yet."""
+@pytest.mark.parametrize("moment", ["it asks whether it may", "it is anew in the namespaces"])
+def test_FabricRun_SignalWhileItStarts_EndsIt(tmp_path, moment, number, status):
+    """In the namespaces it cannot handle a signal yet."""
+    path = os.environ["PATH"]
+    if moment == "it asks whether it may":
+        script = tmp_path / "unshare"
+        script.write_text("#!/bin/sh\nexec sleep 600\n")
+        script.chmod(0o755)
+        path, awaited = f"{tmp_path}:{path}", "600"
+    else:
+        awaited = "--inside"
     words = [FABRIC_RUN, "--fabric", FABRIC, "--output", tmp_path / "run", "--transport", "TCP", "--ranks", "2"]
-    words += ["--", "sleep", "600"]
-    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)})
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-
-    def unshares():
-        return any(Path(f"/proc/{child}/comm").read_text() == "unshare\n" for child in children.read_text().split())
-
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PATH": path}
+    process = subprocess.Popen([*words, "--", "sleep", "600"], stderr=subprocess.PIPE, text=True, env=environment)
     try:
-        wait_for(unshares, "unshare")
+        wait_for(lambda: any(awaited in line for line in command_lines_of_children(process).values()), moment)
+        children = list(command_lines_of_children(process))
         process.send_signal(number)
-        assert process.wait(BOUND_S) == status and "ended by" in process.stderr.read()
+        assert (process.wait(BOUND_S), process.stderr.read()) == (status, f"fabric-run: ended by {number.name}\n")
+        wait_for(lambda: not any(Path(f"/proc/{child}").exists() for child in children), "the end of its children")
     finally:
         process.kill()
 
