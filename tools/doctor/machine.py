@@ -19,6 +19,12 @@ def integer(text, default=None):
         return default
 
 
+def quotient(words):
+    """Of two numbers above 0; None where there are no such."""
+    first, second = ([integer(word, 0) for word in words] + [0, 0])[:2]
+    return first / second if first > 0 and second > 0 else None
+
+
 class Machine:
     def __init__(self, root="/", environment=None):
         self.root = Path(root)
@@ -119,12 +125,24 @@ class Machine:
         return allowed
 
     def cpu_quota(self):
-        """CPUs' worth of time that the control group grants; None: no limit."""
-        quota = (self.text("/sys/fs/cgroup/cpu.max") or "").split()
-        if len(quota) == 2 and quota[0].isdigit():
-            return int(quota[0]) / int(quota[1])
-        old, period = (self.number(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period"))
-        return old / period if old and period and old > 0 else None
+        """CPUs' worth of time that the control groups grant, as transport/progress/cpu_quota.h finds it; None: no
+        limit."""
+        found = [self._quota_of("/"), self._old_quota_of("/")]  # in a container, of its own group
+        for line in (self.text("/proc/self/cgroup") or "").splitlines():
+            _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
+            if (controllers and "cpu" not in controllers.split(",")) or path.startswith("/.."):
+                continue
+            while len(path) > 1:
+                found.append(self._old_quota_of(path) if controllers else self._quota_of(path))
+                path = path.rpartition("/")[0]
+        return min((quota for quota in found if quota), default=None)
+
+    def _quota_of(self, group):
+        """In version 2 of control groups."""
+        return quotient((self.text(f"/sys/fs/cgroup{group}/cpu.max") or "").split())
+
+    def _old_quota_of(self, group):
+        return quotient([self.text(f"/sys/fs/cgroup/cpu{group}/cpu.cfs_{name}_us") for name in ("quota", "period")])
 
     def cpu_flags(self):
         match = re.search(r"^flags\s*:(.*)$", self.text("/proc/cpuinfo") or "", re.MULTILINE)

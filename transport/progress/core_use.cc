@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 
 #include "transport/base/file_descriptor.h"
+#include "transport/progress/cpu_quota.h"
 
 namespace gloo_bypass {
 namespace {
@@ -55,12 +57,8 @@ std::vector<std::uint64_t> coreSet() {
 
 int usableCores() {
   cpu_set_t allowed;
-  int cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
-  // cgroup v2's "quota period" in us, or "max period" (Documentation/admin-guide/cgroup-v2.rst).
-  long quota = 0, period = 0;
-  const bool limited = std::sscanf(textOf("/sys/fs/cgroup/cpu.max").data(), "%ld %ld", &quota, &period) == 2;
-  if (limited && quota > 0 && period > 0) cores = std::min(cores, static_cast<int>((quota + period - 1) / period));
-  return std::max(cores, 1);
+  const int cores = sched_getaffinity(0, sizeof(allowed), &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  return std::max(1, static_cast<int>(std::min<double>(cores, std::ceil(cpuQuota()))));
 }
 
 }  // namespace gloo_bypass

@@ -24,7 +24,8 @@ bool coreSeemsIdle();
 // The cores that this process may use by its affinity mask: bit c % 64 of number c / 64; empty where it is not known.
 std::vector<std::uint64_t> coreSet();
 
-// How many cores this process may use, at least 1: by its affinity mask, and by its cgroup's limit, rounded up.
+// How many cores this process may use, at least 1: by its affinity mask, and by the quota of its control
+// groups, rounded up.
 int usableCores();
 
 }  // namespace gloo_bypass

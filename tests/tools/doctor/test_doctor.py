@@ -372,6 +372,28 @@ def test_Training_SlowMachine_IsWarnedOf(tmp_path):
     assert found["cores"]["mend"][0].startswith("export OMP_NUM_THREADS=2")
 
 
+@pytest.mark.parametrize(
+    "groups, folder",
+    [
+        ("0::/system.slice/job/step", "system.slice/job"),
+        ("4:cpu,cpuacct:/batch/job\n0::/", "cpu/batch"),
+        ("4:cpu,cpuacct:/docker/0123", "cpu"),
+    ],
+)
+def test_Training_QuotaOfAGroupAbove_IsFound(tmp_path, groups, folder):
+    machine = complete(tmp_path)
+    machine.write("proc/self/cgroup", f"{groups}\n")
+    if folder.startswith("cpu"):
+        machine.write(f"sys/fs/cgroup/{folder}/cpu.cfs_quota_us", "200000\n")
+        machine.write(f"sys/fs/cgroup/{folder}/cpu.cfs_period_us", "100000\n")
+    else:
+        machine.write("sys/fs/cgroup/cpu.max", "max 100000\n")
+        machine.write(f"sys/fs/cgroup/{folder}/cpu.max", "200000 100000\n")
+        machine.write(f"sys/fs/cgroup/{folder}/step/cpu.max", "900000 100000\n")
+    found = findings(machine, "training", **COMPLETE_ENVIRONMENT)
+    assert found["cores"]["mend"][0].startswith("export OMP_NUM_THREADS=2")
+
+
 def test_Training_UnknownProcessorModel_AdvisesTheCoreType(tmp_path):
     machine = complete(tmp_path)
     machine.write("proc/cpuinfo", "model name\t: Intel(R) Xeon(R) Processor\nflags\t\t: sse4_2 avx2 fma\n")
