@@ -103,9 +103,9 @@ int simulate(const SimulationOptions& options) {
     // What there is, in case that this process is killed.
     writeResults(options, results, Writing::kSoFar);
   }
+  writeResults(options, results, Writing::kLast);  // before the table's end: nobody may be there to read that
   fmt::print("{}", tableFoot(results));
-  if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
-  writeResults(options, results, Writing::kLast);
+  if (std::fflush(stdout) != 0 && status == 0) throw ProgramError("standard output could not be written");
   return status;
 }
 

@@ -1,7 +1,11 @@
 // hunt: random worlds in virtual time, and what they break. See README.md of this folder.
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -24,6 +28,33 @@ void printTotals(const Campaign& campaign, double seconds, std::size_t failures)
       campaign.messages, campaign.operations, campaign.events, campaign.ended, campaign.keyChanges,
       100 * campaign.recoveryShare, campaign.slowestSeed, campaign.memoryBytes / 1000, failures);
   if (std::fflush(stdout) != 0) throw ProgramError("standard output could not be written");
+}
+
+// "hunt: seed N ended the process: hunt --seed N repeats it\n", for a signal's handler.
+std::array<char, 128> crashLine{};
+volatile std::sig_atomic_t crashLineLength = 0;
+
+void rememberSeed(std::uint64_t seed) {
+  crashLineLength = 0;  // a signal meanwhile says nothing rather than half a line
+  const auto end = fmt::format_to_n(crashLine.data(), crashLine.size(),
+                                    "hunt: seed {} ended the process: hunt --seed {} repeats it\n", seed, seed);
+  crashLineLength = static_cast<std::sig_atomic_t>(std::min(end.size, crashLine.size()));
+}
+
+// A check that fails, or a fault of memory, ends the process in the middle of a world.
+void nameSeedOfACrash() {
+  struct sigaction action{};
+  action.sa_handler = [](int number) {
+    (void)!::write(STDERR_FILENO, crashLine.data(), static_cast<std::size_t>(crashLineLength));
+    (void)std::raise(number);
+  };
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  for (const int number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) {
+    struct sigaction before{};
+    if (::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) {  // else a sanitizer's
+      (void)::sigaction(number, &action, nullptr);
+    }
+  }
 }
 
 Script readScript(const std::string& path) {
@@ -61,8 +92,13 @@ int hunt(const HuntOptions& options) {
   handleStopSignals();
   if (options.seed || !options.scriptPath.empty()) return runOne(options);
   const auto began = std::chrono::steady_clock::now();
-  const Campaign campaign = runCampaign(options.campaign, goOn);
-  for (const Failure& failure : campaign.failures) fmt::print("{}\n", describe(failure));
+  const CampaignWatch watch{.goOn = goOn, .onSeed = rememberSeed, .onFailure = [](const Failure& failure) {
+                              // At once: hours may follow. It is in the exit status where nobody reads any more.
+                              (void)std::fputs((describe(failure) + "\n").c_str(), stdout);
+                              (void)std::fflush(stdout);
+                            }};
+  nameSeedOfACrash();
+  const Campaign campaign = runCampaign(options.campaign, watch);
   printTotals(campaign, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(),
               campaign.failures.size());
   if (!campaign.failures.empty()) return kExitFailure;

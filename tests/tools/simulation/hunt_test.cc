@@ -1,6 +1,8 @@
 // The program: what it prints, and its exit statuses.
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
 #include <fstream>
 
 #include "tests/support/program.h"
@@ -30,6 +32,17 @@ TEST(Hunt, PlantedFault_IsPrintedAsAScriptThatRepeatsIt) {
   const std::size_t comma = found.out.find(", ");
   const std::string promise = found.out.substr(comma + 2, found.out.find('\n') - comma - 2);
   EXPECT_EQ(again.out.rfind(promise, 0), 0U) << promise << "\n" << again.out;
+}
+
+// A failure is there as soon as it is found, and a process that a fault ends has said which seed it was.
+TEST(Hunt, EndedByAFault_HasPrintedWhatItFoundAndNamesTheSeed) {
+  Program endless(HUNT_PATH, {"--seeds", "1000000", "--plant", "swallow", "--failures", "1000", "--shrink-worlds", "1"});
+  ASSERT_TRUE(endless.waitForOutput("# seed ", std::chrono::seconds(50)));
+  ASSERT_EQ(::kill(endless.pid(), SIGABRT), 0);
+  const auto ended = endless.finish(std::chrono::seconds(50));
+  EXPECT_EQ(ended.signal, SIGABRT);
+  EXPECT_EQ(ended.err.rfind("hunt: seed ", 0), 0U) << ended.err;
+  EXPECT_NE(ended.err.find(" ended the process: hunt --seed "), std::string::npos) << ended.err;
 }
 
 TEST(Hunt, OneSeed_ShowsItsScript) {

@@ -21,16 +21,18 @@ void Campaign::add(std::uint64_t seed, const WorldResult& result) {
   slowestSeed = seed;
 }
 
-Campaign runCampaign(const CampaignSettings& settings, const std::function<bool()>& goOn) {
+Campaign runCampaign(const CampaignSettings& settings, const CampaignWatch& watch) {
   Campaign campaign;
-  for (std::uint64_t run = 0; run < settings.seeds && goOn(); ++run) {
+  for (std::uint64_t run = 0; run < settings.seeds && watch.goOn(); ++run) {
     const std::uint64_t seed = settings.from + run;
+    watch.onSeed(seed);
     const Script script = generateScript(seed, settings.plant);
     const WorldResult result = runWorld(script);
     campaign.add(seed, result);
     if (result.findings.empty()) continue;
     const Finding& finding = result.findings.front();
-    campaign.failures.push_back({seed, finding, shrink(script, finding, settings.mostTries, goOn)});
+    campaign.failures.push_back({seed, finding, shrink(script, finding, settings.mostTries, watch.goOn)});
+    watch.onFailure(campaign.failures.back());
     if (campaign.failures.size() >= settings.mostFailures) break;
   }
   return campaign;

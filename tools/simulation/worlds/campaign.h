@@ -37,8 +37,14 @@ struct Campaign {
   void add(std::uint64_t seed, const WorldResult& result);
 };
 
-// Asks `goOn` before every world.
-Campaign runCampaign(const CampaignSettings& settings, const std::function<bool()>& goOn = [] { return true; });
+// Of a campaign while it runs. `goOn` is asked before every world, also those that make a failure small.
+struct CampaignWatch {
+  std::function<bool()> goOn = [] { return true; };
+  std::function<void(std::uint64_t seed)> onSeed = [](std::uint64_t) {};  // before its world is run
+  std::function<void(const Failure&)> onFailure = [](const Failure&) {};  // made small
+};
+
+Campaign runCampaign(const CampaignSettings& settings, const CampaignWatch& watch = {});
 
 // "seed 17, safety: no result of an operation is wrong", details, and the small script.
 std::string describe(const Failure& failure);

@@ -32,8 +32,12 @@ class Shrinker {
   bool mayTry() const { return best_.tried < mostTries_ && goOn_(); }
 
   // Whether the candidate breaks the same promise; then it is the best.
-  bool keep(Script candidate) {
-    if (!mayTry() || candidate == best_.script || !checkScript(candidate).ok()) return false;
+  bool keep(const Script& changed) {
+    if (!mayTry()) return false;
+    // As its text says it, which rounds times: what is printed is what was run.
+    auto parsed = parseScript(textOf(changed));
+    if (!parsed || parsed.value() == best_.script) return false;
+    Script candidate = std::move(parsed).value();
     ++best_.tried;
     WorldResult result = runWorld(candidate);
     for (Finding& finding : result.findings) {
@@ -49,7 +53,7 @@ class Shrinker {
   bool change(Change&& apply) {
     Script candidate = best_.script;
     apply(candidate);
-    return keep(std::move(candidate));
+    return keep(candidate);
   }
 
   // All, then halves, quarters, and so on to single lines.
