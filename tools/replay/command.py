@@ -76,10 +76,10 @@ def play(options):
     options.plan = plan.make(plan.repeated(traces, options.ranks), options.flops)
     answers, transport = playing.play(options, interpreter.find(options.python, options.build, ()))
     if answers is not None:
-        print(report.text_of(options.plan, answers, transport))
-        if options.json:
+        if options.json:  # before the table: nobody may be there to read that
             record = report.record(options.plan, answers, transport)
             write_whole(options.json, (json.dumps(record, indent=1) + "\n").encode())
+        print(report.text_of(options.plan, answers, transport))
     return 0
 
 

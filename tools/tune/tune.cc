@@ -79,9 +79,10 @@ int run(const TuneOptions& options) {
     fmt::print("{}", choices);
     return 0;
   }
+  // Before the table: nobody may be there to read that.
+  writeResult("--output", options.outputPath, choices, Durability::kDurable);
   fmt::print("{:<15} {:>5} {:>12} {:<20} {:>12}\n{}", "operation", "ranks", "bytes", "algorithm", "us",
              report->at("table").get<std::string>());
-  writeResult("--output", options.outputPath, choices, Durability::kDurable);
   return 0;
 }
 
