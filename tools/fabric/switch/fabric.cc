@@ -80,19 +80,21 @@ class Output {
   }
 
   void print(TimePoint now) {
-    if (inPlace_) fmt::print("\x1b[H\x1b[J");
-    fmt::print("{}{}", inPlace_ ? "" : "\n", report_.table(now, kTableEdges));
-    std::fflush(stdout);
+    // Not fmt::print: it throws where a reader has gone, and the links would go with it.
+    (void)std::fputs(inPlace_ ? "\x1b[H\x1b[J" : "\n", stdout);
+    (void)std::fputs(report_.table(now, kTableEdges).c_str(), stdout);
+    (void)std::fflush(stdout);
   }
 
   void close(TimePoint now) {
+    bool lost = false;
     if (samples_ != nullptr) {
       sample(now);
-      const bool lost = std::ferror(samples_) != 0;
-      if (std::fclose(std::exchange(samples_, nullptr)) != 0 || lost)
-        cannotWrite("--samples", options_.samplesPath, "lines are missing");
+      lost = std::ferror(samples_) != 0;
+      lost = std::fclose(std::exchange(samples_, nullptr)) != 0 || lost;
     }
     writeStats(now);
+    if (lost) cannotWrite("--samples", options_.samplesPath, "lines are missing");
   }
 
  private:
