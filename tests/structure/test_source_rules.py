@@ -165,7 +165,14 @@ MAY_INCLUDE = {
         "transport",
     ],
     "tools/summation": ["tools/common", "tools/all_reduce_perf", "transport"],
-    "tools/tune": ["tools/common", "tools/all_reduce_perf", "transport", "collectives/group.h", "collectives/schedule"],
+    "tools/tune": [
+        "tools/common",
+        "tools/all_reduce_perf",
+        "transport",
+        "collectives/group.h",
+        "collectives/memory/host_meeting.h",  # which ranks are of one host
+        "collectives/schedule",
+    ],
     **{room: [*TRAINER_SHARES, *below] for room, below in TRAINER_MAY_INCLUDE.items()},
 }
 PURE = [

@@ -24,6 +24,7 @@
 #include "tools/common/error.h"
 #include "tools/common/machine.h"
 #include "tools/common/run_program.h"
+#include "transport/base/boot_id.h"
 #include "transport/base/seconds.h"
 #include "transport/process/back_ends.h"
 #include "transport/process/environment.h"
@@ -205,9 +206,9 @@ void RankSession::introduce() {
     if (ranks_[rank].contains("difference"))
       throw ProgramError(fmt::format("rank {} says: {}", rank, ranks_[rank]["difference"].get<std::string>()));
   }
-  std::set<std::string> hosts;
-  for (const nlohmann::json& rank : ranks_) hosts.insert(rank["machine"]["hostname"].get<std::string>());
-  sharesClock_ = exchange_.broadcast("one-clock", hosts.size() == 1).get<bool>();
+  // Containers of one machine have its clock, whatever their names; two machines may have one name.
+  const std::vector<nlohmann::json> boots = exchange_.gather("boots", bootId());
+  sharesClock_ = exchange_.broadcast("one-clock", std::set(boots.begin(), boots.end()).size() == 1).get<bool>();
   if (rank_ == 0) print(headerText(options_, ranks_));
 }
 

@@ -13,10 +13,10 @@
 #include <fmt/format.h>
 
 #include "collectives/group.h"
+#include "collectives/memory/host_meeting.h"
 #include "tools/all_reduce_perf/own_collectives.h"
 #include "tools/all_reduce_perf/rank_session.h"
 #include "tools/common/error.h"
-#include "tools/common/machine.h"
 #include "tools/common/statistics.h"
 #include "tools/tune/fastest.h"
 #include "transport/process/environment.h"
@@ -129,7 +129,7 @@ class Tuning {
     stage_ = "meeting the other ranks";
     RankExchange meeting(store_, rank_, size_, timeout_);
     meeting.claimRank();
-    const std::vector<Json> hosts = meeting.gather("hosts", describeMachine()["hostname"]);
+    const std::vector<Json> hosts = meeting.gather("hosts", collectives::hostIdentity());
     std::vector<int> hostOf;
     for (const Json& host : hosts)
       hostOf.push_back(static_cast<int>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin()));
