@@ -23,6 +23,7 @@ constexpr std::uint64_t kOrderKeepingRate = 100'000'000'000;
 constexpr std::uint64_t kMinBurstBytes = 16 * 1024;
 constexpr std::uint64_t kBurstsPerSecond = 10'000;
 constexpr Duration kMaxDelay = std::chrono::seconds(250);  // tc has 32 bits of ticks of 64 ns
+constexpr Duration kMaxJitter = std::chrono::seconds(4);   // netem narrows half of it to 31 bits of nanoseconds
 constexpr std::uint64_t kUnlimitedQueueBytes = 0xffff'ffff;
 constexpr std::uint64_t kMinQueueBytes = 10'000;  // a frame, jumbo ones included
 
@@ -120,6 +121,9 @@ class Plan {
     if (model.delay + model.jitter > kMaxDelay) {
       return fmt::format("a delay of {}; give at most {}", durationText(model.delay + model.jitter),
                          durationText(kMaxDelay));
+    }
+    if (model.jitter > kMaxJitter) {
+      return fmt::format("a jitter of {}; give at most {}", durationText(model.jitter), durationText(kMaxJitter));
     }
     if (model.rateBitsPerSecond > 0 && model.queueBytes > 0 && model.queueBytes < kMinQueueBytes) {
       return fmt::format("a queue of {}: tbf would lose every frame longer than that; give at least {}",

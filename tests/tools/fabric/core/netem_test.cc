@@ -148,6 +148,7 @@ TEST(Netem, WhatItCannotDo_IsRefused) {
   EXPECT_EQ(faultOf("rate=1Mbit/s,queue=1kB"),
             fault("a queue of 1 kB: tbf would lose every frame longer than that; give at least 10 kB"));
   EXPECT_EQ(faultOf("delay=5min"), fault("a delay of 300 s; give at most 250 s"));
+  EXPECT_EQ(faultOf("delay=10s,jitter=5s"), fault("a jitter of 5 s; give at most 4 s"));
   const Result<NetemPlan> later =
       netemPlan(good("ranks = 2", {{"event", "at=1s,from=*,to=*,duplication=1%"}}), 1, "eth0");
   ASSERT_FALSE(later.ok()) << "a change too";
