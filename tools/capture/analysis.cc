@@ -66,9 +66,13 @@ void Analysis::add(CaptureTime time, const DissectedFrame& frame) {
   countKinds(frame, repeated);
   operationParts_.onFrame(frame, time, repeated);
   std::size_t index = StepWindows::kMaxDirections;
-  if (frame.hasAddresses) {
+  TrafficMatrix& traffic = trainingTime_ ? after_ : before_;
+  const FlowTotals carried{frame.wireBytes, 1, frame.payloadBytes};
+  if (!frame.hasAddresses) {
+    traffic.addOther(carried);
+  } else {
     const Direction direction(frame.source, frame.destination);
-    (trainingTime_ ? after_ : before_).add(direction, {frame.wireBytes, 1, frame.payloadBytes});
+    traffic.add(direction, carried);
     index = trackedIndex(direction);
     if (index < trackedSeries_.size()) trackedSeries_[index].add(time - start_, frame.wireBytes);
   }

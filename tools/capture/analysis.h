@@ -52,12 +52,13 @@ struct FlowTotals {
 };
 using Direction = std::pair<std::uint32_t, std::uint32_t>;  // IPv4 source and destination
 
-// Bytes from host to host. Bounded: what has no place is in `others`.
+// Bytes from host to host. Bounded: what has no place is in `others`, as are frames without IPv4 addresses.
 class TrafficMatrix {
  public:
   static constexpr std::size_t kMaxDirections = 65'536;
   void add(Direction direction, const FlowTotals& totals);
   void add(const TrafficMatrix& other);
+  void addOther(const FlowTotals& totals) { others_ += totals; }
   void clear();
   const std::map<Direction, FlowTotals>& directions() const { return directions_; }
   const FlowTotals& others() const { return others_; }

@@ -72,6 +72,18 @@ TEST(Analysis, TwoSteps_HaveBytesTimeAndPeak) {
   EXPECT_EQ(bytesOf(feed.analysis.after()), 700u);
 }
 
+TEST(Analysis, FramesWithoutIpv4Addresses_CountInTheTrainingsRate) {
+  Feed feed;
+  feed.marker(milliseconds(1000), 1, false);
+  feed.segment(milliseconds(1100), 1000);
+  feed.add(milliseconds(1200), test::ethernet(Octets(1986, 0), 0x86dd));  // IPv6: 2000 bytes
+  feed.marker(milliseconds(2000), 1, true);
+  feed.analysis.finish();
+  EXPECT_EQ(feed.steps().at(0).bytes, 3000u);
+  EXPECT_EQ(bytesOf(feed.analysis.training()), 3000u);
+  EXPECT_DOUBLE_EQ(trainingBitsPerSecond(feed.analysis).value(), 3000 * 8 / 1.0);
+}
+
 TEST(Analysis, Directions_HaveTheirShareOfEachStep) {
   Feed feed;
   for (std::uint64_t step = 1; step <= 2; ++step) {
