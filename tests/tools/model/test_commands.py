@@ -77,6 +77,12 @@ def test_predict_published_edges(answer):
     assert made["scenarios"][3]["ring_s"]["granted"] > 3.5 * made["scenarios"][3]["ring_s"]["buffered"]
 
 
+@pytest.mark.parametrize("given", [("--bits", 64), ("--threads", 1), ("--bucket-mb", 5), ("--edge-return-ms", 10)])
+def test_predict_published_edges_with_other_settings_are_not_compared(answer, given):
+    made = answer("predict", "--study", "edge-latency", *given)
+    assert [one["published_s"] for one in made["scenarios"]] == [None] * 4
+
+
 def test_predict_step_without_overlap_is_the_sum(answer):
     made = answer(
         "predict", "--bytes", "64M", "--beta-gb-s", "1", "--forward-s", "1", "--backward-s", "2", "--optimizer-s", "0.5"
