@@ -277,6 +277,41 @@ def test_Run_WhileItRuns_OutputIsPassedOn(machine, tmp_path):
         run.communicate(timeout=ANSWERS_WITHIN)
 
 
+# Longer than what the command left behind may hold its streams open.
+PAUSE_S = 8
+
+
+def test_Run_ReaderThatPauses_HasAllOutput(machine, tmp_path):
+    """A process that the command left behind still writes: more than fits into the pipes on the way."""
+    size = 8_000_000
+    command = f"head -c {size} /dev/zero & touch ended"
+    words = ["run", "--rxe", "0", "--timeout", str(RUNS_WITHIN), "--", "bash", "-c", command]
+    run = subprocess.Popen(
+        [sys.executable, SCRIPT, *words], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE
+    )
+    try:
+        end = time.monotonic() + RUNS_WITHIN
+        while not (tmp_path / "ended").exists():
+            assert run.poll() is None and time.monotonic() < end
+            time.sleep(0.1)
+        time.sleep(PAUSE_S)
+        output, _ = run.communicate(timeout=ANSWERS_WITHIN)
+    finally:
+        run.kill()
+    assert (run.returncode, len(output)) == (0, size)
+
+
+def qemu_of(run):
+    """Its process id; None while there is none."""
+    for child in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split():
+        try:
+            if "qemu" in Path(f"/proc/{child}/comm").read_text():
+                return child
+        except OSError:
+            pass  # another program, which has ended meanwhile
+    return None
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_Run_EndedBySignal_LeavesNothing(machine, tmp_path, number):
     run = subprocess.Popen(
@@ -287,13 +322,12 @@ def test_Run_EndedBySignal_LeavesNothing(machine, tmp_path, number):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    children = Path(f"/proc/{run.pid}/task/{run.pid}/children")
     end = time.monotonic() + ANSWERS_WITHIN
-    while not (qemu := children.read_text().split()) or "qemu" not in Path(f"/proc/{qemu[0]}/comm").read_text():
+    while not (qemu := qemu_of(run)):
         assert run.poll() is None and time.monotonic() < end, run.communicate()
         time.sleep(0.02)
     run.send_signal(number)
     run.communicate(timeout=ANSWERS_WITHIN)
     assert run.returncode == 128 + number
-    assert not Path(f"/proc/{qemu[0]}").exists()
+    assert not Path(f"/proc/{qemu}").exists()
     assert list(tmp_path.iterdir()) == []

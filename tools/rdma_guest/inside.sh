@@ -65,8 +65,23 @@ err=$!
 echo start >&5
 PATH=$host setsid /bin/bash "$here/command" > "$here/out" 2> "$here/err" < /dev/null 5>&-
 status=$?
-# A process that the command left behind may hold its streams open for ever.
-(sleep 5; kill "$out" "$err") 2> /dev/null &
+# A process that the command left behind may hold its streams open for ever: a cat that has waited for input for 5 s is
+# ended. One that writes waits for whoever reads the host's end, as long as that takes.
+end_when_idle() {
+  idle=0
+  while [ "$idle" -lt 5 ]; do
+    sleep 1
+    kill -0 "$1" || return
+    call=read
+    read -r call _ < "/proc/$1/syscall"  # proc_pid_syscall(5); on x86-64, 1 is write
+    case $call in
+      1 | running) idle=0 ;;
+      *) idle=$((idle + 1)) ;;
+    esac
+  done
+  kill "$1"
+}
+for stream in "$out" "$err"; do end_when_idle "$stream" 2> /dev/null & done
 wait "$out" "$err"
 printf %s "$END_TOKEN" > "$(port out)"
 printf %s "$END_TOKEN" > "$(port err)"
