@@ -343,6 +343,16 @@ def probe(where: Place, program: str) -> List[Direction]:
             f"no TCP connection to {shown(host, port)} ({reason(error)}), which ranks need for "
             f"MASTER_PORT as well: start {program} --listen there first"
         ) from None
+    try:
+        return probed(control, port)
+    except OSError as error:
+        raise ProbeError(
+            f"the probe of {shown(host, port)} broke off ({reason(error)}): start both sides again"
+        ) from None
+
+
+def probed(control: socket.socket, port: int) -> List[Direction]:
+    """Over this connection, which is closed then."""
     with control:
         family, own, peer = addresses(control)
         token, mtu = secrets.token_bytes(TOKEN_BYTES), interface_mtu(family, own, peer)

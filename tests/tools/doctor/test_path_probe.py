@@ -170,6 +170,14 @@ def test_Probe_NobodyListens_OneLineSaysWhatToStart():
     )
 
 
+def test_Probe_SystemRefusesTheSocket_IsAProbeError(monkeypatch):
+    """As where an address is local to a link and says of which only once."""
+    monkeypatch.setattr(path_probe, "addresses", lambda control: (socket.AF_INET, "192.0.2.1", "127.0.0.1"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        with pytest.raises(path_probe.ProbeError, match="broke off .Cannot assign requested address.: start both"):
+            path_probe.probe(server.getsockname(), "x")
+
+
 def test_Listen_PortIsTaken_OneLineSaysSo():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -36,7 +36,8 @@ TEST(Hunt, PlantedFault_IsPrintedAsAScriptThatRepeatsIt) {
 
 // A failure is there as soon as it is found, and a process that a fault ends has said which seed it was.
 TEST(Hunt, EndedByAFault_HasPrintedWhatItFoundAndNamesTheSeed) {
-  Program endless(HUNT_PATH, {"--seeds", "1000000", "--plant", "swallow", "--failures", "1000", "--shrink-worlds", "1"});
+  Program endless(HUNT_PATH,
+                  {"--seeds", "1000000", "--plant", "swallow", "--failures", "1000", "--shrink-worlds", "1"});
   ASSERT_TRUE(endless.waitForOutput("# seed ", std::chrono::seconds(50)));
   ASSERT_EQ(::kill(endless.pid(), SIGABRT), 0);
   const auto ended = endless.finish(std::chrono::seconds(50));
