@@ -308,7 +308,7 @@ void killAtRandom(const std::string& hosts, int byDefault) {
       if (rank == victim) continue;
       EXPECT_EQ(processes.status(rank), 0) << "rank " << rank << ", victim " << victim << ", kill " << kill;
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 5s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
   }
 }
 

@@ -45,7 +45,8 @@ TEST(OperationQueue_End, WithAnOperationThatNobodyReported_AbortsIt) {
     OperationQueue queue(executor, kNobody);
     queue.start(Call{}, soon(), [&](const Status&) {
       begun = true;
-      ::usleep(50'000);
+      // Until the end has begun, in which the second one is still to come.
+      for (const TimePoint late = soon(); executor.aborts == 0 && monotonicNow() < late;) ::usleep(100);
     });
     while (!begun) ::usleep(100);
     queue.start(Call{}, soon(), [](const Status&) {});

@@ -287,7 +287,7 @@ TEST_P(OnDemand, SourceOfReceiveFromAny_SilentPastTheTimeout_MayStillCome) {
   if (!ours()) GTEST_SKIP() << "the reference fails such a pair at its timeout";
   // Rank 0's pairs have the same timeout for their handshakes, which a busy machine may delay; nothing else here
   // depends on it.
-  constexpr Milliseconds kSilence{1000};
+  constexpr Milliseconds kSilence{2000};
   std::vector<TransportContext> contexts = {join(0, 3, kSilence), join(1, 3), join(2, 3)};
   int value = -1;
   auto receive = contexts[0]->createUnboundBuffer(&value, sizeof(value));

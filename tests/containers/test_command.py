@@ -1,5 +1,6 @@
 """scripts/run-containers with a test double for podman: its requests, how it ends, and that nothing is left."""
 
+import contextlib
 import json
 import os
 import signal
@@ -262,10 +263,14 @@ def test_Seccomp_NoDefaultProfile_NothingIsWritten(tmp_path):
 def test_RunVisibly_ProgramThatDoesNotHeedTerm_IsEndedWithWhatItStarted(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "GRACE_S", 0.2)
     script = f"trap '' TERM; sleep 600 & echo $! > {tmp_path}/pid; wait"
-    with pytest.raises(ContainerError, match="the making was stopped after 1 s"):
-        images.run_visibly(["sh", "-c", script], 1, "the making")
+    for limit in (1, 30):  # a busy machine may not have started the program by then
+        with pytest.raises(ContainerError, match=f"the making was stopped after {limit} s"):
+            images.run_visibly(["sh", "-c", script], limit, "the making")
+        if (tmp_path / "pid").exists() and (tmp_path / "pid").read_text():
+            break
     status = Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}/stat")
     until = time.monotonic() + 60
-    while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    with contextlib.suppress(OSError):  # it has gone
+        while status.read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < until
+            time.sleep(0.02)

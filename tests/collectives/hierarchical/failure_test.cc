@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <barrier>
 #include <random>
 #include <thread>
 
@@ -71,7 +72,7 @@ TEST(Hierarchical_Mismatch, OneRankCallsAnother_BothRanksAndCallsAreNamedByAllSo
           EXPECT_THAT(status.error().message,
                       AllOf(HasSubstr("rank " + std::to_string(odd)), HasSubstr("all-reduce of 1000 float32, sum"),
                             HasSubstr(nameOf(other))));
-          EXPECT_LT(monotonicNow() - began, std::chrono::seconds(5));
+          EXPECT_LT(monotonicNow() - began, test::kPatience / 2);
         });
         if (HasFailure())
           FAIL() << "rank " << odd << " calls " << nameOf(other) << ", hosts " << hostOf[1] << hostOf[2];
@@ -152,7 +153,7 @@ TEST(Hierarchical_Abort, WaitingRanksOfAllHosts_EndAtOnce) {
           EXPECT_THAT(status.error().message, HasSubstr("rank " + std::to_string(aborter)));
         }
       });
-      EXPECT_LT(monotonicNow() - began, std::chrono::seconds(5));
+      EXPECT_LT(monotonicNow() - began, test::kPatience / 2);
       EXPECT_FALSE(run(ranks, absent, Kind::kAllReduce, 3000).ok()) << "the group has failed for all";
     }
   }
@@ -162,9 +163,11 @@ TEST(Hierarchical_Deadline, ARankDoesNotCome_AllNameIt) {
   for (const HostOf& hostOf : {kTwoByTwo, kInTurn, kThreeAndOne}) {
     for (int absent = 0; absent < 4; ++absent) {
       HostedRanks ranks(hostOf, kSmallChunks);
+      std::barrier<> come(3);  // a thread may get its core late
       inThreads(4, [&](int rank) {
         if (rank == absent) return;
-        const Status status = run(ranks, rank, Kind::kAllReduce, 3000, monotonicNow() + milliseconds(200));
+        come.arrive_and_wait();
+        const Status status = run(ranks, rank, Kind::kAllReduce, 3000, monotonicNow() + milliseconds(500));
         ASSERT_FALSE(status.ok());
         EXPECT_EQ(status.error().code, ErrorCode::kTimedOut) << status.error().message;
         EXPECT_THAT(status.error().message, HasSubstr("for rank " + std::to_string(absent)));

@@ -256,7 +256,7 @@ def test_study_killedAndContinuedAtOnce_IsAsAWholeOne(tmp_path):
     """With the programs themselves. A killed study leaves nothing running that would measure beside the next."""
     if problem := right_to_namespaces():
         pytest.skip(problem)
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    whole = tmp_path / "whole"
     words = [
         ROOT / "scripts" / "study",
         "edge-latency",
@@ -279,11 +279,15 @@ def test_study_killedAndContinuedAtOnce_IsAsAWholeOne(tmp_path):
         "--output",
     ]
     subprocess.run([*words, whole], capture_output=True, timeout=100, check=True)
-    with subprocess.Popen([*words, cut], stdout=subprocess.DEVNULL) as process:
-        deadline = time.monotonic() + 60
-        while not (cut / "raw/1-base-default-DPDK").exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.kill()
+    for attempt in range(3):  # the second run may end before this process gets a core
+        cut = tmp_path / f"cut-{attempt}"
+        with subprocess.Popen([*words, cut], stdout=subprocess.DEVNULL) as process:
+            until, second = time.monotonic() + 60, cut / "raw/1-base-default-DPDK"
+            while not second.exists() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.02)
+            process.kill()
+        if len(about(json.loads((cut / "results.json").read_text()))) == 1:
+            break
     assert about(json.loads((cut / "results.json").read_text())) == [(1, "TCP")]
     done = subprocess.run([words[0], "--continue", cut], capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0 and "1 of these 2 runs missing" in done.stdout, done.stdout + done.stderr

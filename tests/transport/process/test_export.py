@@ -169,7 +169,7 @@ def test_File_TwoRanks_AreWrittenWhileRunningAndAtTheEnd(folder):
         "GLOO_BYPASS_STATS": f"{folder}/stats%r.json",
     }
     process = subprocess.Popen(
-        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "1M", "-e", "1M", "--iters", "3000"],
+        [PERF, "--ranks", "2", "--transports", "DPDK", "-b", "1M", "-e", "1M", "--iters", "6000"],
         env=environment,
         stdout=subprocess.DEVNULL,
     )
