@@ -9,6 +9,7 @@ import math
 import os
 import signal
 import subprocess
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,28 @@ class StageError(Failure):
     status = BAD_INPUT
 
 
+class _Held:
+    """Within it, what a signal's handler would raise waits in `interruption`."""
+
+    current = None
+
+    def __init__(self):
+        self.interruption = None
+
+    def __enter__(self):
+        _Held.current = self
+
+    def __exit__(self, *_):
+        _Held.current = None
+
+
+def _interrupt(error):
+    """In a signal's handler."""
+    if _Held.current is None:
+        raise error
+    _Held.current.interruption = error
+
+
 class Child(subprocess.Popen):
     """A process whose waits may be left by an exception that a signal's handler raises.
 
@@ -44,7 +67,28 @@ class Child(subprocess.Popen):
 
     No wait blocks in the kernel for longer than POLL_S: a signal that arrives just before it blocks, or in another
     thread, does not end a system call, and its handler would run once the process ends.
+
+    A signal that interrupts the command (interrupt_on, interrupt_once) while a process is being started ends that one
+    first: nobody knows it yet.
     """
+
+    def __init__(self, *arguments, **options):
+        if threading.current_thread() is not threading.main_thread():  # which alone has handlers
+            super().__init__(*arguments, **options)
+            return
+        fault, held = None, _Held()
+        with held:
+            try:
+                super().__init__(*arguments, **options)
+            except Exception as error:
+                fault = error
+        if held.interruption is not None:
+            if fault is None:
+                self.kill()
+                self.__exit__(None, None, None)
+            raise held.interruption
+        if fault is not None:
+            raise fault
 
     def poll(self):
         if self.returncode is None and self._has_ended():
@@ -255,7 +299,7 @@ def interrupt_on(*numbers):
     """Makes these signals end the command as Ctrl-C does."""
 
     def interrupt(_number, _frame):
-        raise KeyboardInterrupt
+        _interrupt(KeyboardInterrupt())
 
     handle(numbers, interrupt)
 
@@ -267,6 +311,6 @@ def interrupt_once():
     def interrupt(number, _frame):
         for each in ENDING:
             signal.signal(each, signal.SIG_IGN)
-        raise Interrupted(number)
+        _interrupt(Interrupted(number))
 
     handle(ENDING, interrupt)

@@ -131,6 +131,25 @@ def test_InterruptOnce_HangUp_EndsTheCommandUnlessItIsIgnored(ignored, status, s
     assert (done.returncode, done.stdout) == (status, said)
 
 
+def test_InterruptOnce_SignalWhileAProcessStarts_EndsBoth(tmp_path):
+    program = (
+        "import os, signal, subprocess, sys\n"
+        f"sys.path.insert(0, {str(ROOT / 'scripts')!r})\n"
+        "from gloo_bypass_tools.common import failures, processes\n"
+        "def in_child():\n"
+        f"    open('{tmp_path}/pid', 'w').write(str(os.getpid()))\n"
+        "    os.kill(os.getppid(), signal.SIGTERM)\n"
+        "def body():\n"
+        "    processes.interrupt_once()\n"
+        "    processes.start(['sleep', '600'], subprocess.DEVNULL, before_exec=in_child)\n"
+        "sys.exit(failures.exit_status('x', body))\n"
+    )
+    done = processes.ask([sys.executable, "-c", program], LIMIT_S)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "x: ended by SIGTERM\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
 def test_FreePort_OfARank_IsNotOneThatConnectionsGet():
     first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     assert all(1024 <= free_port() < first for _ in range(20)) or first <= 2048
