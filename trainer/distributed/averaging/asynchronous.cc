@@ -20,8 +20,13 @@ namespace {
 struct Header {
   int64_t version = 0, update = 0, staleness = 0;
   double rate = 0, withheldSeconds = 0;
-  int64_t reserved = 0;  // what follows begins at a multiple of any dtype's size
+  // Of a message without a gradient: have all ranks made as many steps? Of its answer: they have. 8 bytes, so that what
+  // follows begins at a multiple of any dtype's size.
+  int64_t others = 0;
 };
+
+// A rank that waits for slower ones asks so often within --timeout: the wait for each answer is much shorter.
+constexpr double kQuestionsInATimeout = 4;
 
 at::Tensor emptyMessage(const at::Tensor& payload) {
   return at::empty({static_cast<int64_t>(sizeof(Header) + payload.nbytes())}, at::kByte);
@@ -39,8 +44,10 @@ Header headerOf(const at::Tensor& message) {
   return header;
 }
 
+void setHeader(at::Tensor& message, const Header& header) { std::memcpy(message.data_ptr(), &header, sizeof header); }
+
 void fill(at::Tensor& message, const Header& header, const at::Tensor& payload) {
-  std::memcpy(message.data_ptr(), &header, sizeof header);
+  setHeader(message, header);
   payloadOf(message, payload.scalar_type()).copy_(payload);
 }
 
@@ -49,10 +56,13 @@ void fill(at::Tensor& message, const Header& header, const at::Tensor& payload) 
 // Answers one rank, until it is stopped or the rank is gone.
 class Asynchronous::Service {
  public:
-  Service(GroupCommunicator& communicator, ParameterServer& server, int rank, const at::Tensor& parameters)
+  // `pause`: the longest until a question for the others is answered.
+  Service(GroupCommunicator& communicator, ParameterServer& server, int rank, const at::Tensor& parameters,
+          std::chrono::duration<double> pause)
       : communicator_(communicator),
         server_(server),
         rank_(rank),
+        pause_(pause),
         type_(parameters.scalar_type()),
         request_(emptyMessage(parameters)),
         answer_(emptyMessage(parameters)),
@@ -76,13 +86,17 @@ class Asynchronous::Service {
     try {
       while (transfer_->wait()) {
         const Header asked = headerOf(request_);
-        const auto answer = server_.push(rank_, payloadOf(request_, type_), asked.version, asked.rate);
-        fill(answer_,
-             {.version = answer.version,
-              .update = answer.update,
-              .staleness = answer.staleness,
-              .withheldSeconds = answer.withheldSeconds},
-             answer.parameters);
+        if (asked.others != 0) {
+          setHeader(answer_, {.others = server_.awaitOthers(rank_, pause_) ? 1 : 0});
+        } else {
+          const auto answer = server_.push(rank_, payloadOf(request_, type_), asked.version, asked.rate);
+          fill(answer_,
+               {.version = answer.version,
+                .update = answer.update,
+                .staleness = answer.staleness,
+                .withheldSeconds = answer.withheldSeconds},
+               answer.parameters);
+        }
         // Before the answer is sent: its next gradient then finds somebody who takes it, without asking.
         auto next = communicator_.startReceive(request_, rank_);
         if (!isNow(communicator_.startSend(answer_, rank_)) || !transfer_->wait() || !isNow(std::move(next))) return;
@@ -102,6 +116,7 @@ class Asynchronous::Service {
   GroupCommunicator& communicator_;
   ParameterServer& server_;
   const int rank_;
+  const std::chrono::duration<double> pause_;
   const at::ScalarType type_;
   at::Tensor request_, answer_;
   std::mutex mutex_;  // of what follows
@@ -136,7 +151,7 @@ void Asynchronous::begin() {
                   std::chrono::duration<double>(options_.timeoutSeconds));
   const auto weights = flat(this->parameters());
   for (int rank = 1; rank < communicator().worldSize(); ++rank) {
-    services_.push_back(std::make_unique<Service>(communicator(), *server_, rank, weights));
+    services_.push_back(std::make_unique<Service>(communicator(), *server_, rank, weights, pause()));
   }
 }
 
@@ -172,9 +187,25 @@ ParameterServer::Answer Asynchronous::pushOverNetwork(const at::Tensor& gradient
           .withheldSeconds = said.withheldSeconds};
 }
 
-// After the barrier every rank's last gradient is in the parameters.
+bool Asynchronous::haveOthersCome() {
+  if (server_) return server_->awaitOthers(0, pause());
+  auto request = emptyMessage(flat(parameters()));
+  std::vector<at::Tensor> heard{at::empty_like(request)};
+  setHeader(request, {.others = 1});
+  communicator().exchange(request, {0}, heard, {0});
+  return headerOf(heard[0]).others != 0;
+}
+
+std::chrono::duration<double> Asynchronous::pause() const {
+  return std::chrono::duration<double>(options_.timeoutSeconds / kQuestionsInATimeout);
+}
+
+// Slower ranks may be many steps behind: as long as they make some, the others wait. After the barrier every rank's
+// last gradient is in the parameters.
 void Asynchronous::meet() {
   if (!hasBegun_) return;
+  while (!haveOthersCome()) {
+  }
   communicator().barrier();
   if (server_) {
     const AdamW& served = server_->optimizer();

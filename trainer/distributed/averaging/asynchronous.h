@@ -41,6 +41,8 @@ class Asynchronous final : public Averaging {
   class Service;  // of one other rank, at rank 0
   void begin();
   void meet();
+  bool haveOthersCome();  // after waiting for them for pause()
+  std::chrono::duration<double> pause() const;
   ParameterServer::Answer pushOverNetwork(const at::Tensor& gradient);
 
   const Options& options_;

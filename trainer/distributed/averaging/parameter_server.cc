@@ -49,6 +49,7 @@ ParameterServer::Answer ParameterServer::push(int rank, const at::Tensor& gradie
   optimizer_->clearGradients();  // they are views of what is the caller's
   answer.update = ++version_;
   ++steps_.at(static_cast<size_t>(rank));
+  lastStep_ = Clock::now();
   changed_.notify_all();
 
   const auto begin = Clock::now();
@@ -64,11 +65,26 @@ void ParameterServer::waitForSlowest(std::unique_lock<std::mutex>& lock, int ran
   const int64_t own = steps_[static_cast<size_t>(rank)];
   const auto slowest = [&] { return std::min_element(steps_.begin(), steps_.end()); };
   if (!changed_.wait_for(lock, patience_, [&] { return failure_ || own - *slowest() <= options_.stalenessBound; })) {
-    throw ProgramError(
-        fmt::format("rank {} has done {} steps and waits for rank {}, which has done {} and none for {:g} s", rank, own,
-                    slowest() - steps_.begin(), *slowest(), patience_.count()));
+    throwStandstill(rank);
   }
   if (failure_) std::rethrow_exception(failure_);
+}
+
+void ParameterServer::throwStandstill(int rank) const {
+  const auto slowest = std::min_element(steps_.begin(), steps_.end());
+  throw ProgramError(
+      fmt::format("rank {} has done {} steps and waits for rank {}, which has done {} and none for {:g} s", rank,
+                  steps_[static_cast<size_t>(rank)], slowest - steps_.begin(), *slowest, patience_.count()));
+}
+
+bool ParameterServer::awaitOthers(int rank, std::chrono::duration<double> limit) {
+  std::unique_lock lock(mutex_);
+  const int64_t own = steps_.at(static_cast<size_t>(rank));
+  const auto haveCome = [&] { return *std::min_element(steps_.begin(), steps_.end()) >= own; };
+  changed_.wait_for(lock, limit, [&] { return failure_ || haveCome(); });
+  if (failure_) std::rethrow_exception(failure_);
+  if (!haveCome() && Clock::now() - lastStep_ > patience_) throwStandstill(rank);
+  return haveCome();
 }
 
 void ParameterServer::fail(std::exception_ptr reason) {

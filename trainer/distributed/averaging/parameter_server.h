@@ -46,7 +46,11 @@ class ParameterServer {
   // fail()'s reason.
   Answer push(int rank, const at::Tensor& gradient, int64_t version, double rate);
 
-  // Every push() that waits or begins from now on throws this.
+  // Whether all ranks have made as many steps as `rank`, after waiting for at most `limit`. Throws ProgramError where
+  // none has made one within the patience, and fail()'s reason.
+  bool awaitOthers(int rank, std::chrono::duration<double> limit);
+
+  // Every push() and awaitOthers() that waits or begins from now on throws this.
   void fail(std::exception_ptr reason);
 
   // Between pushes only.
@@ -55,13 +59,15 @@ class ParameterServer {
 
  private:
   void waitForSlowest(std::unique_lock<std::mutex>& lock, int rank);
+  [[noreturn]] void throwStandstill(int rank) const;
 
   const std::unique_ptr<AdamW> optimizer_;
   const AveragingOptions options_;
   const std::chrono::duration<double> patience_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<int64_t> steps_;  // by rank
+  std::vector<int64_t> steps_;                                                         // by rank
+  std::chrono::steady_clock::time_point lastStep_ = std::chrono::steady_clock::now();  // of any
   int64_t version_;
   std::exception_ptr failure_;
 };

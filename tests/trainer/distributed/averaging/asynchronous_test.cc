@@ -81,6 +81,29 @@ TEST(ParameterServer, Failure_EndsEveryWait) {
   EXPECT_EQ(errorOf([&] { server.push(1, gradient, 0, 0.1); }), "rank 1 is gone");
 }
 
+TEST(ParameterServer, OthersAreBehind_AreAwaitedAsLongAsTheyMakeSteps) {
+  using std::chrono::milliseconds;
+  const auto gradient = at::ones({3}, at::kDouble);
+  auto server = serverOf(bound(-1), kLimit);
+  EXPECT_TRUE(server.awaitOthers(0, milliseconds(0)));
+  for (int64_t step = 0; step < 2; ++step) server.push(0, gradient, step, 0.1);
+  EXPECT_FALSE(server.awaitOthers(0, milliseconds(1)));
+  server.push(1, gradient, 0, 0.1);
+  EXPECT_FALSE(server.awaitOthers(0, milliseconds(1)));
+  EXPECT_TRUE(server.awaitOthers(1, milliseconds(0)));
+  auto waiting = std::async(std::launch::async, [&] { return server.awaitOthers(0, kLimit); });
+  server.push(1, gradient, 0, 0.1);
+  EXPECT_TRUE(waiting.get());
+
+  auto impatient = serverOf(bound(-1), milliseconds(1));
+  impatient.push(0, gradient, 0, 0.1);
+  EXPECT_EQ(errorOf([&] {
+              while (!impatient.awaitOthers(0, milliseconds(2))) {
+              }
+            }),
+            "rank 0 has done 1 steps and waits for rank 1, which has done 0 and none for 0.001 s");
+}
+
 TEST(ParameterServer, VersionThatNeverWas_IsRefusedAndChangesNothing) {
   auto server = serverOf(bound(-1), kLimit);
   for (const int64_t version : {int64_t{1}, int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
@@ -114,6 +137,7 @@ TEST(Asynchronous, RateScaling_CountsTheSamplesOfAnUpdate) {
   const auto finished = train({"--spawn", "2", "--steps", "1", "--batch-size", "4", "--average", "asynchronous", "--lr",
                                "0.001", "--lr-scaling", "linear", "--lr-base-batch", "2"});
   EXPECT_DOUBLE_EQ(stepsOf(finished.out).at(0)["learning_rate"].get<double>(), 0.002) << finished.err;
+  EXPECT_EQ(stepsOf(finished.out).at(0)["tokens"], 4 * 16);  // this rank's: its step is its own
 }
 
 // The server waits for gradients on a thread of its own while the trace is gathered.
@@ -128,6 +152,41 @@ TEST(Asynchronous, Traced_RanksMessagesDoNotMeetTheServers) {
   std::set<int64_t> ranks;
   for (const auto& span : trace.at("traceEvents")) ranks.insert(span.at("pid").get<int64_t>());
   EXPECT_EQ(ranks, (std::set<int64_t>{0, 1}));
+}
+
+// Which stands still twice, for less than the timeout each time and longer together.
+TEST(Asynchronous, RankIsBehindByMoreThanTheTimeout_OthersWaitAtTheEnd) {
+  const TemporaryFolder folder;
+  const uint16_t port = freePort();
+  const auto metricsOf = [&](int rank) { return folder / ("metrics" + std::to_string(rank)); };
+  const auto start = [&](int rank) {
+    return startTraining(
+        {"--steps", "300", "--average", "asynchronous", "--timeout", "8", "--metrics", folder / "metrics{rank}"},
+        rankOf(rank, 2, port));
+  };
+  auto rank0 = start(0), rank1 = start(1);
+  const auto linesOf = [&](int rank) {
+    const std::string text = contentsOf(metricsOf(rank));
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  const auto until = [&](auto condition) {
+    const auto end = std::chrono::steady_clock::now() + kLimit;
+    while (!condition() && std::chrono::steady_clock::now() < end) ::usleep(1000);
+    return condition();
+  };
+  const auto standStill = [&] {
+    ASSERT_EQ(::kill(rank1.pid(), SIGSTOP), 0);
+    ::usleep(5'000'000);
+    ASSERT_EQ(::kill(rank1.pid(), SIGCONT), 0);
+  };
+  ASSERT_TRUE(until([&] { return linesOf(1) >= 3; }));
+  standStill();
+  const auto before = linesOf(1);
+  ASSERT_TRUE(until([&] { return linesOf(1) > before; }));
+  standStill();
+  const auto first = rank0.finish(kLimit), second = rank1.finish(kLimit);
+  EXPECT_EQ(first.shellStatus(), 0) << first.err;
+  EXPECT_EQ(second.shellStatus(), 0) << second.err;
 }
 
 TEST(Asynchronous, Rank0Fails_TheOthersThreadsAndRanksEnd) {
