@@ -180,6 +180,9 @@ class Trainer {
     batches_.addMetrics(step, metrics);
     metrics.flops = held_.model.trainingFlops(batches_.positionsIn(step), options_.seqLength);
     metrics.peakFlopsPerSecond = peakFlopsPerSecond_;
+    if (metrics.peakFlopsPerSecond && options_.averaging.isAsynchronous()) {
+      *metrics.peakFlopsPerSecond /= communicator_->worldSize();  // its step has this rank's samples only
+    }
     if (options_.endsStepsTogether()) {
       metrics.meanLoss = communicator_->meanOverRanks(metrics.weightedLoss);
     }

@@ -141,8 +141,14 @@ int64_t Batches::samplesOfAnUpdate() const {
 }
 
 void Batches::addMetrics(int64_t step, StepMetrics& metrics) {
-  metrics.tokens = targetsIn(step);
-  if (options_.isPadded()) {
+int64_t Batches::positionsIn(int64_t step) {
+  const auto samples =
+      options_.averaging.isAsynchronous() ? static_cast<int64_t>(samplesOf(step).size()) : samplesIn(step);
+  return samples * options_.seqLength;
+}
+
+  metrics.tokens = options_.averaging.isAsynchronous() ? targetsIn(samplesOf(step)) : targetsIn(step);
+  if (options_.isPadded() && positionsIn(step) > 0) {
     metrics.ofMethods["padding"] =
         100 * (1 - static_cast<double>(metrics.tokens) / static_cast<double>(positionsIn(step)));
   }

@@ -50,9 +50,10 @@ class Batches {
   int64_t samplesOfAnUpdate() const;
   // How many of them step `step` has: fewer than --accumulate only where it ends an epoch.
   int64_t microBatches(int64_t step) const;
-  // Samples of a step over all ranks, and positions in them.
+  // Samples of a step over all ranks.
   int64_t samplesIn(int64_t step) const;
-  int64_t positionsIn(int64_t step) const { return samplesIn(step) * options_.seqLength; }
+  // Positions in the samples that a step's time is of: all ranks', unless each one steps by itself.
+  int64_t positionsIn(int64_t step);
   // Targets of a step over all ranks: samplesIn() x T, unless samples are padded.
   int64_t targetsIn(int64_t step);
   // The mean loss of this rank's targets in a micro-batch, times `ranks`, divided by `micros`, is its part of N times

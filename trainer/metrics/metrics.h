@@ -38,9 +38,10 @@ struct StepMetrics {
   std::optional<double> gradientNorm;
   std::optional<uint64_t> bytesSent, bytesReceived;
   std::string bytesSource;
-  int64_t tokens = 0;                                   // of all ranks
-  double flops = 0;                                     // of all ranks
-  std::optional<double> peakFlopsPerSecond;             // of all ranks, where it is known
+  // Of all ranks, or of this one with --average asynchronous, where each steps by itself.
+  int64_t tokens = 0;
+  double flops = 0;
+  std::optional<double> peakFlopsPerSecond;             // where it is known
   nlohmann::json ofMethods = nlohmann::json::object();  // fields of the methods that this run uses
   std::string digest;                                   // only with --verify-ranks
   std::optional<MemoryMetrics> memory;
