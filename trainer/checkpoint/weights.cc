@@ -1,8 +1,12 @@
 #include "trainer/checkpoint/weights.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <map>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -65,10 +69,25 @@ void copyInto(at::Tensor target, const SafetensorsFile& file, const StoredTensor
   }
 }
 
+constexpr std::string_view kHead = "lm_head.weight", kEmbedding = "wte.weight";
+
 // Buffers and ties that Hugging Face files may carry and that hold nothing of ours to learn.
 bool isNoParameter(const std::string& name) {
-  return name == "lm_head.weight" ||
+  return name == kHead ||
          (name.starts_with("h.") && (name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")));
+}
+
+bool haveSameBytes(const SafetensorsFile& file, const StoredTensor& a, const StoredTensor& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape) return false;
+  constexpr std::size_t kPiece = 1 << 20;
+  std::vector<std::byte> first(kPiece), second(kPiece);
+  for (uint64_t at = 0; at < a.bytes; at += kPiece) {
+    const auto count = static_cast<std::size_t>(std::min<uint64_t>(kPiece, a.bytes - at));
+    file.read(a, at, std::span(first).first(count));
+    file.read(b, at, std::span(second).first(count));
+    if (!std::equal(first.begin(), first.begin() + static_cast<std::ptrdiff_t>(count), second.begin())) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -81,8 +100,10 @@ void loadWeights(Gpt2& model, const std::string& path) {
   constexpr std::string_view kPrefix = "transformer.";
   const SafetensorsFile file(path);
   std::map<std::string, const StoredTensor*> found;
+  const StoredTensor* head = nullptr;
   for (const auto& [fullName, stored] : file.tensors()) {
     const std::string name = fullName.starts_with(kPrefix) ? fullName.substr(kPrefix.size()) : fullName;
+    if (name == kHead) head = &stored;
     if (!isNoParameter(name) && !found.emplace(name, &stored).second) {
       throw UsageError(fmt::format("{}: tensor {} twice, with and without \"transformer.\"", path, name));
     }
@@ -102,6 +123,11 @@ void loadWeights(Gpt2& model, const std::string& path) {
     }
     throw UsageError(
         fmt::format("{}: tensor {} is none of this model's (a larger GPT-2?)", path, found.begin()->first));
+  }
+  if (head != nullptr && !haveSameBytes(file, *head, *found.at(std::string(kEmbedding)))) {
+    throw UsageError(
+        fmt::format("{}: tensor {} differs from {}: only a GPT-2 whose head is its embedding is trained here", path,
+                    kHead, kEmbedding));
   }
   for (const auto& [name, tensor] : model.named()) {
     copyInto(tensor, file, *found.at(name), fmt::format("{}: tensor {}", path, name));
@@ -198,7 +224,8 @@ CheckpointFile::CheckpointFile(const std::string& path, const Gpt2& model, const
   if (const auto difference = firstDifference(trajectory, saved, "in the checkpoint"); !difference.empty()) {
     const bool ofTheRanks = difference.starts_with("world_size:");
     throw UsageError(fmt::format("{}: cannot continue under other options: {}{}", path, difference,
-                                 ofTheRanks ? " (a run with --elastic MIN:MAX may have fewer ranks than MAX, which is "
+                                 ofTheRanks ? " (ranks with samples of their own: with --model-parallel, copies of the "
+                                              "model; a run with --elastic MIN:MAX may have fewer than MAX, which is "
                                               "the checkpoint's number)"
                                             : ""));
   }

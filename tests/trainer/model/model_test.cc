@@ -139,6 +139,13 @@ TEST_F(WeightsFile, ForeignModels_AreRefusedUntouched) {
   expectMessage(load, "dtype I32 holds no weights");
   save([](auto& tensors) { tensors["transformer.ln_f.bias"] = tensors.at("ln_f.bias"); });
   expectMessage(load, "ln_f.bias twice");
+  const auto head = target.named().front().second * 2;
+  ASSERT_EQ(target.named().front().first, "wte.weight");
+  save([&](auto& tensors) {
+    auto& view = tensors["lm_head.weight"] = tensors.at("wte.weight");
+    view.bytes = {static_cast<const std::byte*>(head.data_ptr()), head.nbytes()};
+  });
+  expectMessage(load, "lm_head.weight differs from wte.weight");
   EXPECT_EQ(digest(target), before);
 }
 
