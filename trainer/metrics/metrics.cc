@@ -1,6 +1,10 @@
 #include "trainer/metrics/metrics.h"
 
-#include <functional>
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include "tools/common/statistics.h"
@@ -110,28 +114,36 @@ nlohmann::json toJson(const StepMetrics& m) {
   return json;
 }
 
-void MetricsSummary::add(const StepMetrics& metrics) { steps_.push_back(metrics); }
+void MetricsSummary::add(const StepMetrics& metrics) {
+  if (steps_++ == 0) {
+    firstLoss_ = metrics.bestLoss();
+  }
+  lastLoss_ = metrics.bestLoss();
+  bytesSource_ = metrics.bytesSource;
+  values_.resize(std::size(kFields));
+  for (size_t i = 0; i < std::size(kFields); ++i) {
+    values_[i].push_back(kFields[i].value(metrics).value_or(std::numeric_limits<double>::quiet_NaN()));
+  }
+}
 
 nlohmann::json MetricsSummary::toJson() const {
-  nlohmann::json json{{"steps", steps_.size()}};
-  if (steps_.empty()) {
+  nlohmann::json json{{"steps", steps_}};
+  if (steps_ == 0) {
     return json;
   }
-  const auto skip = static_cast<size_t>(skipFirst_) < steps_.size() ? static_cast<size_t>(skipFirst_) : 0;
-  json["measured_steps"] = steps_.size() - skip;
-  json["loss_first"] = orNull(steps_.front().bestLoss());
-  json["loss_last"] = orNull(steps_.back().bestLoss());
-  json["bytes_source"] = steps_.back().bytesSource;
-  for (const Field& field : kFields) {
+  const auto skip = static_cast<size_t>(skipFirst_) < steps_ ? static_cast<size_t>(skipFirst_) : 0;
+  json["measured_steps"] = steps_ - skip;
+  json["loss_first"] = orNull(firstLoss_);
+  json["loss_last"] = orNull(lastLoss_);
+  json["bytes_source"] = bytesSource_;
+  for (size_t i = 0; i < std::size(kFields); ++i) {
     std::vector<double> values;
-    for (size_t i = skip; i < steps_.size(); ++i) {
-      if (const auto value = field.value(steps_[i])) {
-        values.push_back(*value);
-      }
-    }
+    std::copy_if(values_[i].begin() + static_cast<std::ptrdiff_t>(skip), values_[i].end(), std::back_inserter(values),
+                 [](double value) { return !std::isnan(value); });
     values = sorted(std::move(values));
-    json["median"][field.name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(percentile(values, 50));
-    json["p99"][field.name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(percentile(values, 99));
+    const char* const name = kFields[i].name;
+    json["median"][name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(percentile(values, 50));
+    json["p99"][name] = values.empty() ? nlohmann::json(nullptr) : nlohmann::json(percentile(values, 99));
   }
   return json;
 }

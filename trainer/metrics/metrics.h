@@ -60,7 +60,8 @@ struct StepMetrics {
 
 nlohmann::json toJson(const StepMetrics& metrics);
 
-// Collects steps and summarises them, the first `skipFirst` left out (unless nothing else is left).
+// Collects steps, some numbers of each, and summarises them, the first `skipFirst` left out (unless nothing else is
+// left).
 class MetricsSummary {
  public:
   explicit MetricsSummary(int64_t skipFirst) : skipFirst_(skipFirst) {}
@@ -70,7 +71,10 @@ class MetricsSummary {
 
  private:
   int64_t skipFirst_;
-  std::vector<StepMetrics> steps_;
+  std::size_t steps_ = 0;
+  std::optional<double> firstLoss_, lastLoss_;
+  std::string bytesSource_;                  // the last step's
+  std::vector<std::vector<double>> values_;  // by field, then by step; NaN where a step has none
 };
 
 }  // namespace gloo_bypass::trainer
