@@ -223,7 +223,9 @@ TEST(Outputs, AreOneFile_AreRefused) {
       {{"--checkpoint", folder / "c", "--save-model", folder / "./c"}, "--checkpoint and --save-model are one file"},
       {{"--checkpoint", folder / "c", "--trace", folder / "c"}, "--checkpoint and --trace are one file"},
       {{"--resume", folder / "before", "--save-model", folder / "before"}, "--resume and --save-model are one file"},
-      {{"--resume", folder / "before", "--metrics", folder / "before"}, "--resume and --metrics are one file"}};
+      {{"--resume", folder / "before", "--metrics", folder / "before"}, "--resume and --metrics are one file"},
+      {{"--data", folder / "before", "--metrics", folder / "before"}, "--data and --metrics are one file"},
+      {{"--weights", folder / "before", "--checkpoint", folder / "before"}, "--weights and --checkpoint are one file"}};
   for (const auto& [flags, reason] : cases) {
     expectRefused(train(Flags{"--steps", "2"} + flags), reason);
   }

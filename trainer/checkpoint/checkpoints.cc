@@ -44,10 +44,17 @@ void checkOutputs(const Options& options) {
   const auto refuse = [](const Given& a, const Given& b) {
     throw UsageError(fmt::format("{} and {} are one file, {}: give each its own", a.flag, b.flag, a.path));
   };
-  const Given resumed = {"--resume", options.resumePath};
+  const Given inputs[] = {{"--resume", options.resumePath}, {"--weights", options.weightsPath},
+                          {"--data", options.dataPath},     {"--eval-data", options.evaluation.dataPath},
+                          {"--vocab", options.vocabPath},   {"--merges", options.mergesPath}};
   for (const Given& one : outputs) {
-    if (&one != outputs && areOneFile(one.path, resumed.path)) {  // --checkpoint may continue the one it begins with
-      refuse(resumed, one);
+    for (const Given& input : inputs) {
+      // A checkpoint may continue the one that the run begins with, a model the weights.
+      const bool continues =
+          (&one == &outputs[0] && &input == &inputs[0]) || (&one == &outputs[1] && &input == &inputs[1]);
+      if (!continues && areOneFile(one.path, input.path)) {
+        refuse(input, one);
+      }
     }
     for (const Given* other = &one + 1; other != std::end(outputs); ++other) {
       if (areOneFile(one.path, other->path)) {

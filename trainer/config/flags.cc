@@ -356,6 +356,9 @@ std::variant<Options, std::string> parseOptions(int argc, const char* const* arg
     return *std::move(text);
   }
   if (options.averaging.isAsynchronous()) {
+    if (options.barrier && app.count("--barrier") > 0) {
+      throw UsageError("--barrier: with --average asynchronous ranks do not wait for each other; leave it out");
+    }
     options.barrier = false;  // it would make each step wait for the slowest rank
   }
   const auto isGiven = [&](const char* flag) { return app.count(flag) > 0; };

@@ -61,8 +61,9 @@ Corpus loadText(const Options& options, const std::string& path, int64_t maxSamp
   const auto config = modelConfig(options);
   const auto check = [&](int64_t idBound, const std::string& of) {
     if (idBound > config.vocabulary) {
-      throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use a larger --model, or bytes",
-                                   of, idBound - 1, options.model, config.vocabulary));
+      throw UsageError(fmt::format("{} has token ids up to {}, the model {} takes {}: use a larger model{}", of,
+                                   idBound - 1, options.model, config.vocabulary,
+                                   options.vocabPath.empty() ? "" : ", or bytes (no --vocab)"));
     }
     if (options.seqLength > config.positions) {
       throw UsageError(fmt::format("--seq-length {}: the model {} has {} positions", options.seqLength, options.model,
@@ -87,7 +88,7 @@ Corpus loadText(const Options& options, const std::string& path, int64_t maxSamp
   auto tokenizer =
       options.vocabPath.empty() ? Tokenizer::bytes() : Tokenizer::bytePairs(options.vocabPath, options.mergesPath);
   check(options.pack ? std::max<int64_t>(tokenizer.idBound(), tokenizer.endOfText() + 1) : tokenizer.idBound(),
-        options.vocabPath);
+        options.vocabPath.empty() ? fmt::format("{}, as bytes,", path) : options.vocabPath);
   if (options.pack) {
     return Corpus::packed(path, tokenizer, options.passages, options.seqLength, maxSamples);
   }
@@ -140,13 +141,13 @@ int64_t Batches::samplesOfAnUpdate() const {
   return (options_.averaging.isAsynchronous() ? options_.batchSize : globalBatch_) * options_.accumulate;
 }
 
-void Batches::addMetrics(int64_t step, StepMetrics& metrics) {
 int64_t Batches::positionsIn(int64_t step) {
   const auto samples =
       options_.averaging.isAsynchronous() ? static_cast<int64_t>(samplesOf(step).size()) : samplesIn(step);
   return samples * options_.seqLength;
 }
 
+void Batches::addMetrics(int64_t step, StepMetrics& metrics) {
   metrics.tokens = options_.averaging.isAsynchronous() ? targetsIn(samplesOf(step)) : targetsIn(step);
   if (options_.isPadded() && positionsIn(step) > 0) {
     metrics.ofMethods["padding"] =

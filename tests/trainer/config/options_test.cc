@@ -40,6 +40,7 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
   using Flags = std::vector<std::string>;
   const Flags checkpoint{"--checkpoint", "c"};
   expectOnlyGiven({"--average", "asynchronous", "--target-loss", "3"});
+  expectOnlyGiven({"--average", "asynchronous", "--barrier"});
   expectOnlyGiven({"--collectives", "own", "--no-ddp"});
   expectOnlyGiven({"--collectives", "own", "--segment-bytes", "4096"});
   expectOnlyGiven({"--no-barrier", "--target-loss", "3"});

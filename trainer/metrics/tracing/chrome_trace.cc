@@ -100,10 +100,14 @@ std::vector<int> tracks(std::span<const TraceSpan> spans, const std::vector<size
 }  // namespace
 
 ChromeTrace::ChromeTrace(Write write, int64_t originNs, int worldSize, const std::string& transport,
-                         const std::string& exchange)
+                         const std::string& collectives, const std::string& exchange)
     : write_(std::move(write)), originNs_(originNs) {
-  const Json distributed{
-      {"backend", "gloo"}, {"rank", 0}, {"world_size", worldSize}, {"transport", transport}, {"exchange", exchange}};
+  const Json distributed{{"backend", collectives == "own" ? "bypass" : "gloo"},
+                         {"rank", 0},
+                         {"world_size", worldSize},
+                         {"transport", transport},
+                         {"collectives", collectives},
+                         {"exchange", exchange}};
   write_(
       fmt::format("{{\n\"schemaVersion\": 1,\n\"displayTimeUnit\": \"ms\",\n\"distributedInfo\": {},\n"
                   "\"baseTimeNanoseconds\": {},\n\"traceEvents\": [",

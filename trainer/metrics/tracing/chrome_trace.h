@@ -27,7 +27,9 @@ class ChromeTrace {
   using Write = std::function<void(std::string_view)>;
 
   // Times in the file count from originNs of rank 0's clock. `write` gets the file's text piece by piece.
-  ChromeTrace(Write write, int64_t originNs, int worldSize, const std::string& transport, const std::string& exchange);
+  // `collectives`: gloo or own.
+  ChromeTrace(Write write, int64_t originNs, int worldSize, const std::string& transport,
+              const std::string& collectives, const std::string& exchange);
   // Ranks in any order, each once.
   void addRank(const TracedRank& rank, std::span<const TraceSpan> spans);
   void finish();

@@ -175,7 +175,7 @@ void Tracer::write() {
   AtomicFile file(path_);
   const int worldSize = communicator_->worldSize();
   ChromeTrace trace([&](std::string_view text) { file.write(text); }, originNs_, worldSize, communicator_->transport(),
-                    exchange_);
+                    communicator_->collectives(), exchange_);
   TracedRank traced = tracedRank(kRoot, header.data_ptr<int64_t>());
   int64_t leftOut = traced.leftOut;
   trace.addRank(traced, spans);

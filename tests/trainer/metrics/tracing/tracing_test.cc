@@ -149,7 +149,7 @@ std::vector<Json> spansOf(const Json& trace) {
 
 TEST(ChromeTrace, OverlappingBuckets_GetTracksOfTheirOwnAndTheLastIsReused) {
   std::string text;
-  ChromeTrace trace([&](std::string_view piece) { text += piece; }, 1'000, 1, "TCP", "all_reduce");
+  ChromeTrace trace([&](std::string_view piece) { text += piece; }, 1'000, 1, "TCP", "gloo", "all_reduce");
   const std::vector<TraceSpan> spans{{SpanKind::kBucketReduced, 1, 0, 8, 1'000, 3'000},
                                      {SpanKind::kBucketReduced, 1, 1, 8, 2'000, 5'000},
                                      {SpanKind::kBucketReduced, 1, 2, 8, 3'000, 4'000},
@@ -175,7 +175,7 @@ TEST(ChromeTrace, OverlappingBuckets_GetTracksOfTheirOwnAndTheLastIsReused) {
 
 TEST(ChromeTrace, AnotherRanksTimes_AreOnRankZerosClock) {
   std::string text;
-  ChromeTrace trace([&](std::string_view piece) { text += piece; }, 10'000, 2, "TCP", "all_reduce");
+  ChromeTrace trace([&](std::string_view piece) { text += piece; }, 10'000, 2, "TCP", "gloo", "all_reduce");
   const ClockOffset clock{.localNs = 0, .offsetNs = 9'000, .errorBoundNs = 40};
   const std::vector<TraceSpan> spans{{SpanKind::kBarrier, 1, 0, 0, 3'000, 3'500}};
   trace.addRank({.rank = 1, .clockAtStart = clock, .clockAtEnd = clock}, spans);
@@ -212,6 +212,7 @@ TEST(Tracing, AllRanks_HaveEveryStepAndBucketAndTheMetricsTimes) {
   const auto spans = spansOf(trace);
   expectNested(spans);
   EXPECT_EQ(trace["distributedInfo"]["world_size"], kRanks);
+  EXPECT_EQ(trace["distributedInfo"]["collectives"], "gloo");
   const auto count = [&](const std::string& name, int64_t rank) {
     return std::count_if(spans.begin(), spans.end(),
                          [&](const Json& s) { return s["name"] == name && s["pid"] == rank; });
