@@ -145,7 +145,18 @@ void destroy(gloo_bypass_group* group) { delete group; }
 int run(gloo_bypass_group* group, const gloo_bypass_call* call, char* error, size_t capacity) {
   return guarded(error, capacity, [&] {
     if (!isKnown(*call)) return answer(kUnknown, error, capacity);
-    return answer(group->group->run(callOf(*call), timeoutOf(call->timeout_ms)), error, capacity);
+    Call made = callOf(*call);
+    Description whole;
+    if (call->whole_count > 0) {
+      if (const std::string fault = faultOf(made, group->group->rank(), group->group->size()); !fault.empty()) {
+        return answer({ErrorScope::kOperation, ErrorCode::kInvalidArgument, fault}, error, capacity);
+      }
+      whole = describe(made);
+      whole.count = call->whole_count;
+      whole.inPieces = true;
+      made.whole = &whole;
+    }
+    return answer(group->group->run(made, timeoutOf(call->timeout_ms)), error, capacity);
   });
 }
 

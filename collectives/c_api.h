@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define GLOO_BYPASS_COLLECTIVES_VERSION 2
+#define GLOO_BYPASS_COLLECTIVES_VERSION 3
 
 enum gloo_bypass_failure {
   GLOO_BYPASS_INVALID = 1, /* ranks called different operations */
@@ -89,6 +89,9 @@ typedef struct {
   const gloo_bypass_block* inputs;
   const gloo_bypass_block* outputs;
   size_t input_blocks, output_blocks;
+  /* For `run` of one piece of an operation that the caller has cut: the count that describes the whole, as
+   * operation.h's Description has it. Ranks compare and name that, and cut alike. 0: no piece. */
+  uint64_t whole_count;
 } gloo_bypass_call;
 
 /* group.h's Message; peer -1: a receive from any. */

@@ -11,6 +11,8 @@ constexpr const char* kTypeNames[kElementTypes] = {"bool",  "uint8",   "int8",  
                                                    "int64", "float16", "bfloat16", "float32", "float64"};
 constexpr const char* kReductionNames[kReductions] = {"sum", "average", "product", "min", "max", "and", "or", "xor"};
 
+constexpr std::uint64_t kInPieces = 0x80;  // beside the reduction
+
 bool isFloatingPoint(ElementType type) { return type >= ElementType::kFloat16; }
 bool reduces(Kind kind) { return kind <= Kind::kReduceScatter; }
 bool hasRoot(Kind kind) {
@@ -70,21 +72,26 @@ std::string textOf(const Description& description) {
     const bool spreads = description.kind == Kind::kBroadcast || description.kind == Kind::kScatter;
     text += fmt::format(" {} rank {}", spreads ? "from" : "to", description.root);
   }
-  return text;
+  return description.inPieces ? text + ", in pieces" : text;
 }
 
 DescriptionWords wordsOf(const Description& description) {
   return {static_cast<std::uint64_t>(description.kind) | static_cast<std::uint64_t>(description.type) << 8 |
-              static_cast<std::uint64_t>(description.reduction) << 16 |
+              (static_cast<std::uint64_t>(description.reduction) | (description.inPieces ? kInPieces : 0)) << 16 |
               static_cast<std::uint64_t>(description.root) << 32,
           description.count};
 }
 
 std::optional<Description> descriptionOf(const DescriptionWords& words) {
   const auto byte = [&](int index) { return words.first >> (8 * index) & 0xff; };
-  if (byte(0) >= kKinds || byte(1) >= kElementTypes || byte(2) >= kReductions || byte(3) != 0) return std::nullopt;
-  return Description{static_cast<Kind>(byte(0)), static_cast<ElementType>(byte(1)), static_cast<Reduction>(byte(2)),
-                     static_cast<std::uint32_t>(words.first >> 32), words.count};
+  const std::uint64_t reduction = byte(2) & ~kInPieces;
+  if (byte(0) >= kKinds || byte(1) >= kElementTypes || reduction >= kReductions || byte(3) != 0) return std::nullopt;
+  return Description{static_cast<Kind>(byte(0)),
+                     static_cast<ElementType>(byte(1)),
+                     static_cast<Reduction>(reduction),
+                     static_cast<std::uint32_t>(words.first >> 32),
+                     words.count,
+                     (byte(2) & kInPieces) != 0};
 }
 
 std::string disagreement(int rank, const DescriptionWords& words, int other, const DescriptionWords& others) {

@@ -67,6 +67,7 @@ struct Description {
   Reduction reduction = Reduction::kSum;
   std::uint32_t root = 0;
   std::uint64_t count = 0;  // elements that each rank contributes; 0 if ranks' counts may differ
+  bool inPieces = false;    // the caller has cut it, and this is of the whole: pieces meet no whole operation
 
   bool operator==(const Description&) const = default;
 };
@@ -76,7 +77,7 @@ std::string textOf(const Description& description);
 
 // 16 bytes for shared memory and the wire: two little-endian words.
 struct DescriptionWords {
-  std::uint64_t first = 0;  // kind 8, type 8, reduction 8, zero 8, root 32
+  std::uint64_t first = 0;  // kind 8, type 8, reduction 7, in pieces 1, zero 8, root 32
   std::uint64_t count = 0;
   bool operator==(const DescriptionWords&) const = default;
 };

@@ -12,8 +12,11 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Description_Words, EveryField_ComesBack) {
-  const Description description{Kind::kReduce, ElementType::kBfloat16, Reduction::kMax, 4'000'000'000u, 1ull << 60};
-  EXPECT_EQ(descriptionOf(wordsOf(description)), description);
+  for (const bool inPieces : {false, true}) {
+    const Description description{Kind::kReduce, ElementType::kBfloat16, Reduction::kMax, 4'000'000'000u, 1ull << 60,
+                                  inPieces};
+    EXPECT_EQ(descriptionOf(wordsOf(description)), description);
+  }
 }
 
 TEST(Description_Words, NoRankWritesThem_AreRefused) {
@@ -26,6 +29,8 @@ TEST(Description_Words, NoRankWritesThem_AreRefused) {
 TEST(Description_Text, NamesWhatMatters) {
   EXPECT_EQ(textOf({Kind::kAllReduce, ElementType::kFloat32, Reduction::kSum, 0, 1024}),
             "all-reduce of 1024 float32, sum");
+  EXPECT_EQ(textOf({Kind::kAllReduce, ElementType::kFloat32, Reduction::kSum, 0, 1024, true}),
+            "all-reduce of 1024 float32, sum, in pieces");
   EXPECT_EQ(textOf({Kind::kBroadcast, ElementType::kInt64, {}, 3, 10}), "broadcast of 10 int64 from rank 3");
   EXPECT_EQ(textOf({.kind = Kind::kGather, .type = ElementType::kInt8, .root = 1}), "gather of int8 to rank 1");
   EXPECT_EQ(textOf({}), "barrier");

@@ -87,6 +87,8 @@ class Blocks {
 
 constexpr int kCallArguments = 8;
 constexpr char kCallSignature[] = "(kind, type, reduction, root, uneven, timeout_ms, inputs, outputs) are needed";
+constexpr char kRunSignature[] =
+    "(kind, type, reduction, root, uneven, timeout_ms, inputs, outputs[, whole_count]) are needed";
 
 bool takeCall(PyObject* const* arguments, gloo_bypass_call& call, Blocks& inputs, Blocks& outputs) {
   long long values[6];
@@ -126,8 +128,14 @@ PyObject* runWithoutGil(Group* group, const gloo_bypass_call& call) {
 PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
   gloo_bypass_call call;
   Blocks inputs, outputs;
-  if (!argumentsAre(number, kCallArguments, kCallSignature) || !isUsable(of(self))) return nullptr;
-  if (!takeCall(arguments, call, inputs, outputs)) return nullptr;
+  const bool isPiece = number == kCallArguments + 1;
+  if (!isPiece && !argumentsAre(number, kCallArguments, kRunSignature)) return nullptr;
+  if (!isUsable(of(self)) || !takeCall(arguments, call, inputs, outputs)) return nullptr;
+  if (isPiece) {
+    long long whole = 0;
+    if (!isInteger(arguments[kCallArguments], whole)) return nullptr;
+    call.whole_count = static_cast<std::uint64_t>(whole);
+  }
   return runWithoutGil(of(self), call);
 }
 

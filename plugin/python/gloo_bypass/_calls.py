@@ -183,8 +183,14 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     ) -> Work:
         device = self._device(staging.device)
         plan = self._plan(settings, staging, inputs, outputs)
+        run_now = self._run  # of the ranks of now: reconfigure() may change them
+        # What ranks compare of each piece, so that those with other lengths learn of it: c_api.h's whole_count. Nothing
+        # where there is one: another rank's tensor may be of the host.
+        whole = (plan.count * (self._size if settings[0] == of.REDUCE_SCATTER else 1),) if len(plan) > 1 else ()
 
-        run = functools.partial(self._run, *settings)  # of the ranks of now: reconfigure() may change them
+        def run(sources: Blocks, targets: Blocks) -> None:
+            run_now(*settings, sources, targets, *whole)
+
         if is_synchronous and not self._queue.pending:
             try:
                 if len(plan) == 1:

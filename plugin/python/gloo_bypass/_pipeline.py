@@ -116,10 +116,10 @@ class Plan:
         self.blocks = list(inputs) if self.in_place else [*inputs, *outputs]
         count = max((block.elements for block in self.blocks), default=0)
         self._step = _elements_of_a_piece(count, breadth, width) if breadth else max(1, count)
-        self._count = count
+        self.count = count  # elements of a block
 
     def __len__(self) -> int:
-        return max(1, -(-self._count // self._step))
+        return max(1, -(-self.count // self._step))
 
     def piece(self, index: int) -> Piece:
         first = index * self._step

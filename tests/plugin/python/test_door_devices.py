@@ -14,6 +14,7 @@ from test_door import new_enough, ranks_of  # noqa: F401  the fixture
     [
         ("every_kind messages uneven_and_strided order_is_kept kernels_come_first futures", 3),
         ("destroyed_with_work_under_way ranks_disagree", 2),
+        ("ranks_disagree_alike_at_first", 2),
         ("ctrl_c", 2),
         ("ends_with_work_under_way", 2),
     ],

@@ -302,6 +302,29 @@ def ranks_disagree():
 
 
 @case
+def ranks_disagree_alike_at_first():
+    """The pieces of these lengths are of one size: what the whole has is compared."""
+    rank, size = start()
+    for other in (1 << 19, 1 << 21):
+        group, text = dist.new_group(), ""
+        try:
+            dist.all_reduce(on_device(1 << 20 if rank == 0 else other), group=group)
+        except dist.DistBackendError as error:
+            text = str(error)
+        said = (
+            f"rank 0 calls all-reduce of {1 << 20} float32, sum, in pieces, rank 1 calls all-reduce of {other} float32"
+        )
+        assert said in text, text
+    # Where another rank's tensor is the host's, it is whole.
+    group, text = dist.new_group(), ""
+    try:
+        dist.all_reduce(on_device(1 << 20) if rank == 0 else torch.ones(1 << 20), group=group)
+    except dist.DistBackendError as error:
+        text = str(error)
+    assert "in pieces, rank 1 calls all-reduce of" in text, text
+
+
+@case
 def a_rank_dies():
     rank, size = start()
     dist.all_reduce(on_device(BIG))
