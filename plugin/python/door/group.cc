@@ -271,11 +271,17 @@ int underWay(const Group* group) {
   return group->underWay + group->running;
 }
 
+// What other ranks or a thread of this one may wait for. A receive that nobody waits in ends with the group.
+int neededByOthers(const Group* group) {
+  const std::lock_guard lock(service().mutex);
+  return group->owed + group->running;
+}
+
 // Destroys a group that is closing, once the calls under way have ended. If one of them is in a signal's handler, which
 // may wait for this thread, that call does it when it returns. With the GIL.
 void leave(Group* group) {
   group->leaves = false;
-  while (underWay(group) > 0) {
+  while (neededByOthers(group) > 0) {
     if (group->inHandlers > 0) {
       group->leaves = true;
       return;
@@ -294,16 +300,17 @@ void leave(Group* group) {
   PyThreadState* const destroying = PyEval_SaveThread();
   group->table->destroy(last);
   PyEval_RestoreThread(destroying);
+  Py_CLEAR(group->store);  // a connection to the store's server, which whoever still holds the group does not need
 }
 
-// close(): aborts what is under way, and destroys the group; while a signal's handler runs within a call of this group,
-// that call destroys it.
+// close(): aborts collectives, sends and calls that are under way, and destroys the group; while a signal's handler
+// runs within a call of this group, that call destroys it.
 PyObject* closeGroup(PyObject* self, PyObject*) {
   Group* const group = of(self);
   if (group->group == nullptr || group->closing || group->generation != service().generation) Py_RETURN_NONE;
   group->closing = true;
   PyThreadState* const state = PyEval_SaveThread();
-  if (underWay(group) > 0) group->table->abort(group->group);
+  if (neededByOthers(group) > 0) group->table->abort(group->group);
   PyEval_RestoreThread(state);
   if (isWithinCallOf(group)) {
     group->leaves = true;

@@ -8,8 +8,10 @@ GIL released. A synchronous call runs on the caller's thread, an asynchronous on
 the other devices' backends itself (_other_backends.py), registers them with its C++ base, and hands them their tensors.
 """
 
+import contextlib
 import ctypes
 import datetime
+import multiprocessing.util
 import os
 import sys
 import threading
@@ -32,6 +34,9 @@ from ._work import milliseconds
 #: How long a group's end waits for what this rank has started and peers may still need. Not if an exception ends it, so
 #: that the others learn of it at once.
 _LONGEST_DRAIN_MS = 60_000
+_asked_in = 0  # the process
+_child_failed = False
+_MARK = "_gloo_bypass_handled"
 _LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
 _door.main_thread(threading.main_thread().ident or 0)
@@ -103,6 +108,7 @@ class ProcessGroup(Membership):
         self._group_store = store
         self._rank, self._size = rank, size
         self._timeout = timeout
+        self._handled = _mark_of_what_is_handled()
         self.options = c10d.Backend.Options(NAME, timeout)
         self._timeout_ms = 0  # of a call without its own: the group's
         self._sequence = self._splits = self._barriers = 0
@@ -133,6 +139,7 @@ class ProcessGroup(Membership):
         number = store.add(f"gloo_bypass/made/{rank}", 1)
         own_store = dist.PrefixStore(f"gloo_bypass/{number}/", store)
         _work.ensure_serving()
+        _leave_with_a_child()
         transport = os.environ.get("GLOO_DEVICE_TRANSPORT", "").strip().upper()
         self._door = _door.create(
             _table(),
@@ -163,7 +170,9 @@ class ProcessGroup(Membership):
     def shutdown(self) -> None:
         _LIVE.discard(self)
         try:
-            if sys.exc_info()[0] is None:
+            # An exception ends the group, unless the program was handling it when it made the group.
+            error = sys.exc_info()[1]
+            if error is None or getattr(error, _MARK, self) is self._handled:
                 self._door.drain(_LONGEST_DRAIN_MS)
         finally:
             self._door.close()
@@ -173,11 +182,49 @@ class ProcessGroup(Membership):
         let_go()
 
 
+def _mark_of_what_is_handled() -> object:
+    """The same for all groups that are made while one exception is handled, and no other's."""
+    error = sys.exc_info()[1]
+    mark = getattr(error, _MARK, object())
+    with contextlib.suppress(AttributeError):  # None, or one that takes no attributes
+        setattr(error, _MARK, mark)
+    return mark
+
+
+def _leave_with_a_child() -> None:
+    """multiprocessing's children, which it asks before they end."""
+    global _asked_in
+    if multiprocessing.parent_process() is not None and _asked_in != os.getpid():
+        _asked_in = os.getpid()
+        multiprocessing.util.Finalize(None, _end_of_a_child, exitpriority=0)
+
+
+def _end_of_a_child() -> None:
+    """What it runs has returned, or raised what multiprocessing is about to catch."""
+    global _child_failed
+    _child_failed = _ends_by_an_exception()
+    kind = getattr(multiprocessing.current_process(), "_start_method", None) or multiprocessing.get_start_method()
+    if kind == "spawn":
+        return  # it ends as any program: threads first, then atexit
+    if not _child_failed:  # else threads in collectives end with the groups
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+    leave_all()
+
+
+def _ends_by_an_exception() -> bool:
+    error = sys.exc_info()[1]
+    if isinstance(error, SystemExit):
+        return bool(error.code)
+    return error is not None or _child_failed or hasattr(sys, "last_type")
+
+
 def leave_all() -> None:
     """Groups that the program has not destroyed, before Python ends under their threads."""
     groups = list(_LIVE)
     try:
-        if not hasattr(sys, "last_type"):  # of an exception that nobody caught
+        if not _ends_by_an_exception():
             end = time.monotonic() + _LONGEST_DRAIN_MS / 1000
             for group in groups:
                 group._door.drain(max(0, round(1000 * (end - time.monotonic()))))
