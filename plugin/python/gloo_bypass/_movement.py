@@ -233,8 +233,9 @@ class Movement(Reductions):
         return self._start(of.BARRIER, Staging(of.BARRIER, [torch.empty(0, device="cpu")]), opts, (), (), [])
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Through the store, so that a rank that does not come costs this barrier only, and rank 0 names it. `timeout`
-        may be seconds; the texts have Gloo's words."""
+        """Through the store, so that a rank that does not come costs this barrier only, and rank 0 names it: its time
+        counts from when rank 0 comes, and the others wait that long. `timeout` may be seconds; the texts have Gloo's
+        words."""
         self._barriers += 1
         limit = self._timeout if timeout is None else timeout
         if not isinstance(limit, datetime.timedelta):
@@ -242,6 +243,7 @@ class Movement(Reductions):
         prefix, store = f"monitored-{self._barriers}", self._own_store
         if self._rank == 0:
             text = self._let_pass(prefix, limit, wait_all_ranks)
+            store.set(f"{prefix}/begun", "")
             store.set(f"{prefix}/go", text)
             self._await_readers(prefix)
             if not text:  # all have come to this one, so nobody reads of the one before
@@ -251,7 +253,10 @@ class Movement(Reductions):
             return
         store.set(f"{prefix}/{self._rank}", "")
         try:
-            await_key(store, f"{prefix}/go", milliseconds(limit))
+            await_key(
+                store, f"{prefix}/begun", max(milliseconds(limit), self._timeout_ms or milliseconds(self._timeout))
+            )
+            await_key(store, f"{prefix}/go", milliseconds(limit) + round(1000 * _LONGEST_READ_S))
             text = bytes(store.get(f"{prefix}/go")).decode()
             store.set(f"{prefix}/{self._rank}/has read", "")
         except RuntimeError as error:
@@ -285,7 +290,8 @@ class Movement(Reductions):
     def _forget(self, prefix: str) -> None:
         """What a monitored barrier has left in the store, whose server would grow with each."""
         with contextlib.suppress(RuntimeError, NotImplementedError, AttributeError):  # a store that cannot
-            self._own_store.delete_key(f"{prefix}/go")
+            for key in ("begun", "go"):
+                self._own_store.delete_key(f"{prefix}/{key}")
             for rank in range(1, self._size):
                 self._own_store.delete_key(f"{prefix}/{rank}")
                 self._own_store.delete_key(f"{prefix}/{rank}/has read")
