@@ -1,5 +1,6 @@
 """How the process group runs an operation: options, limits, works."""
 
+import datetime
 import functools
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -24,9 +25,15 @@ _may_be_a_graphs_input = getattr(c10d, "_allow_inflight_collective_as_graph_inpu
 
 
 def options_of(kind: Any, options: Any, **fields: Any) -> Any:
-    """`options` if it is of that kind; else one with these fields, for PyTorch's short overloads."""
+    """`options` if it is of that kind; else one with these fields, for PyTorch's short overloads. Some of these have
+    the timeout in its place."""
     if isinstance(options, kind):
         return options
+    if isinstance(options, datetime.timedelta):
+        fields = {name: value for name, value in fields.items() if value is not options}
+        fields["timeout"] = options
+    elif options is not None and not any(value is options for value in fields.values()):
+        raise TypeError(f"gloo_bypass: {kind.__name__} is needed, not {type(options).__name__}")
     made = kind()
     for name, value in fields.items():
         if value is not None:

@@ -11,7 +11,7 @@ from gloo_bypass_autoload import NAME, torch_release
 from . import _other_backends
 from ._answers import Answers
 from ._old_torch import set_known
-from ._work import Work
+from ._work import Work, milliseconds
 
 # PyTorch's own order the ranks of a part, and from 2.14 on keep the list's order.
 _SORTS = torch_release() < (2, 14)
@@ -131,7 +131,7 @@ class Membership(Answers):
         self,
         store: Any,
         size: int,
-        timeout: datetime.timedelta,
+        timeout: datetime.timedelta = datetime.timedelta(minutes=30),
         group_name: Optional[str] = None,
         group_desc: Optional[str] = None,
     ) -> Any:
@@ -176,6 +176,8 @@ class Membership(Answers):
             )
         before = self._door
         self._connect(store, rank, len(handles), opts.timeout or self._timeout)
+        # The time for meeting is not that of the operations to come, whose default the new group has from it.
+        self._timeout_ms = self._timeout_ms or milliseconds(self._timeout)
         before.close()
         self._uuid = opts.uuid
         self._global_ranks = global_ranks

@@ -197,8 +197,9 @@ class Movement(Reductions):
         output_splits: Sequence[int] = (),
         input_splits: Sequence[int] = (),
         opts: Any = None,
+        timeout: Any = None,
     ) -> Any:
-        opts = options_of(c10d.AllToAllOptions, opts)
+        opts = options_of(c10d.AllToAllOptions, opts, timeout=timeout)
         if (other := self._other(tensor)) is not None:
             return other.alltoall_base(output, tensor, output_splits, input_splits, opts)
         staging = Staging(of.ALL_TO_ALL, [tensor, output])

@@ -28,7 +28,8 @@ class Ticket:
     def wait(self, timeout_ms: int) -> bool:
         try:
             with self._changed:
-                if not self._changed.wait_for(self.done, timeout_ms / 1000 if timeout_ms else None):
+                limit_s = min(timeout_ms / 1000, threading.TIMEOUT_MAX) if timeout_ms else None
+                if not self._changed.wait_for(self.done, limit_s):
                     return False
         except BaseException:  # Ctrl-C ends the group, as it does within _door
             self._abort()

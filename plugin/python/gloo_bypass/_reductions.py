@@ -132,7 +132,9 @@ class Reductions(Several):
         block = staging.block(staging.both(tensor) if is_root else staging.input(tensor))
         return self._start(of.REDUCE, staging, opts, block, block if is_root else (), [tensor], reduction, root)
 
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+    def reduce_scatter(
+        self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, op: Any = None
+    ) -> Any:
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.ReduceScatterOptions, opts, reduceOp=opts, timeout=timeout)

@@ -28,7 +28,15 @@ def test_Setting_ProgramNamesNoBackendOrSeveral_GroupsForCpusAreOurs(new_enough,
 
 
 @pytest.mark.parametrize(
-    "case, size", [("no_backend_is_gloos", 2), ("timeout_is_set", 2), ("merged", 3), ("split", 3), ("beside_nccl", 2)]
+    "case, size",
+    [
+        ("no_backend_is_gloos", 2),
+        ("timeout_is_set", 2),
+        ("merged", 3),
+        ("split", 3),
+        ("operations_keep_the_groups_time", 2),
+        ("beside_nccl", 2),
+    ],
 )
 def test_Group_OfThisCase_BehavesAsItSays(new_enough, installed_torch, case, size):  # noqa: F811
     if case == "beside_nccl" and installed_torch < (2, 9):

@@ -5,6 +5,7 @@ import os
 import pathlib
 import sys
 import time
+import types
 import warnings
 
 import torch
@@ -227,6 +228,20 @@ def exchanged(store, generation, ranks):
 def reconfigure(uuid, handles, group=None):
     work = dist._reconfigure(uuid=uuid, handles=handles, group=group, timeout=MINUTE)
     assert work.wait()
+
+
+@case
+def operations_keep_the_groups_time():
+    """What reconfigure() may take is not what they may."""
+    dist.init_process_group("bypass", timeout=MINUTE)
+    group, store = dist.group.WORLD, dist.PrefixStore("handles", c10d._get_default_store())
+    store.set(f"{RANK}", group.get_reconfigure_handle())
+    handles = [store.get(f"{rank}").decode() for rank in range(SIZE)]
+    meeting = types.SimpleNamespace(uuid=1, handles=handles, timeout=MINUTE / 12)
+    assert group.reconfigure(meeting).wait()
+    if RANK == 0:
+        time.sleep(6)  # longer than that
+    check(group, SIZE)
 
 
 @case
