@@ -168,7 +168,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
             self._coalesced_works.append(work)
         if _may_be_a_graphs_input():
             # As PyTorch's C++ collectives do: a compiled function that is given the tensor waits for the work.
-            for tensor in work._result:
+            for tensor in _work.tensors_in(work._result):
                 c10d._register_work(tensor, work)
         return work
 

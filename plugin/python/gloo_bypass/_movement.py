@@ -43,7 +43,7 @@ class Movement(Reductions):
             return self._broadcast_several(tensors, opts)
         staging = Staging(of.BROADCAST, [tensor])
         is_root = opts.rootRank == self._rank
-        block = staging.block(staging.input(tensor) if is_root else staging.both(tensor))
+        block = staging.block(staging.input(tensor) if is_root else staging.output(tensor))
         blocks = (block, ()) if is_root else ((), block)
         return self._start(of.BROADCAST, staging, opts, *blocks, [tensor], root=opts.rootRank)
 
@@ -243,8 +243,8 @@ class Movement(Reductions):
             limit = datetime.timedelta(seconds=limit)
         prefix, store = f"monitored-{self._barriers}", self._own_store
         if self._rank == 0:
-            text = self._let_pass(prefix, limit, wait_all_ranks)
             store.set(f"{prefix}/begun", "")
+            text = self._let_pass(prefix, limit, wait_all_ranks)
             store.set(f"{prefix}/go", text)
             self._await_readers(prefix)
             if not text:  # all have come to this one, so nobody reads of the one before
@@ -335,7 +335,7 @@ class Movement(Reductions):
 
     def _receive(self, title: str, tensor: torch.Tensor, peer: int, tag: int) -> Work:
         staging = Staging(of.BROADCAST, [tensor], at_host=True)
-        address, elements = staging.block(staging.both(tensor))
+        address, elements = staging.block(staging.output(tensor))
         length = elements // staging.scale * staging.width
         event = _profiling.message_event(self._says, title, tensor)
         operation = self._door.receive(peer, tag & _TAGS, address, length, staging.kept)

@@ -35,6 +35,7 @@ class Reductions(Several):
                 and tensor.layout is _STRIDED
                 and type(tensor) in of.PLAIN
                 and tensor.is_contiguous()
+                and not tensor.is_neg()
                 and (address := tensor.data_ptr())
                 and not profiled()
                 and not self._queue.pending
@@ -137,7 +138,7 @@ class Reductions(Several):
     ) -> Any:
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
-        opts = options_of(c10d.ReduceScatterOptions, opts, reduceOp=opts, timeout=timeout)
+        opts = options_of(c10d.ReduceScatterOptions, opts, reduceOp=opts if op is None else op, timeout=timeout)
         output, parts = only("reduce_scatter", "output tensor", outputs), only("reduce_scatter", "input", inputs)
         if (other := self._other(output)) is not None:
             return other.reduce_scatter(outputs, inputs, opts)

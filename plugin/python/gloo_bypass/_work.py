@@ -237,8 +237,8 @@ _serving = False
 def ensure_serving() -> None:
     global _serving
     if not _serving:
+        serve()  # first, since it may fail
         _serving = True
-        serve()
 
 
 os.register_at_fork(after_in_child=_serve_after_fork)
