@@ -114,7 +114,7 @@ GroupCommunicator::GroupCommunicator(const RankEnvironment& environment, const O
     group_->clock->sendMarkers(options.stepMarkers);
   }
   group_->store = connectStore(environment, rendezvousTimeout);
-  meetRanks(*group_->store, environment, agreement, rendezvousTimeout);
+  meetRanks(group_->store, environment, agreement, rendezvousTimeout);
   group_->socketsBefore = openTcpSockets();
   connect(environment.rank, environment.worldSize);
   countBytes();

@@ -7,6 +7,8 @@
 #include <future>
 #include <memory>
 #include <thread>
+#include <type_traits>
+#include <utility>
 
 #include <fmt/format.h>
 #include <torch/csrc/api/include/torch/version.h>
@@ -97,24 +99,30 @@ std::string firstLine(const std::exception& error) {
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
 // Who listens at that port may be another program, or stopped: it never answers, and then libtorch waits without a
-// bound. So a thread asks, which is left behind in that case: the process is about to end. Another PyTorch's store may
-// also take the question for another one, and what it then says for an answer: only the text itself will do. Throws
-// what the store does, or that there was no answer, or another one.
+// bound. So a thread asks, which is left behind in that case with what `ask` holds: the process is about to end. Throws
+// what `ask` does, or that there was no answer, after `who`.
+template <typename Ask>
+std::invoke_result_t<Ask> answerWithin(std::chrono::milliseconds limit, Ask ask, const std::string& who = "") {
+  auto asked = std::make_shared<std::packaged_task<std::invoke_result_t<Ask>()>>(std::move(ask));
+  auto answered = asked->get_future();
+  std::thread([asked] { (*asked)(); }).detach();
+  if (answered.wait_for(limit) != std::future_status::ready) {
+    throw ProgramError(fmt::format("{}no answer within {:.0f} s", who, std::chrono::duration<double>(limit).count()));
+  }
+  return answered.get();
+}
+
+// Another PyTorch's store may take the question for another one, and what it then says for an answer: only the text
+// itself will do. Throws what the store does, or that there was no answer, or another one.
 StorePointer connectWithin(std::chrono::milliseconds limit, const std::string& address,
                            const c10d::TCPStoreOptions& options) {
-  auto ask = std::make_shared<std::packaged_task<StorePointer()>>([address, options] {
+  return answerWithin(limit, [address, options] {
     StorePointer store = c10::make_intrusive<c10d::TCPStore>(address, options);
     if (toText(store->compareSet(kEchoKey, {}, toBytes(kEchoText))) != kEchoText) {
       throw ProgramError("it answers something else than what was asked");
     }
     return store;
   });
-  std::future<StorePointer> answered = ask->get_future();
-  std::thread([ask] { (*ask)(); }).detach();
-  if (answered.wait_for(limit) != std::future_status::ready) {
-    throw ProgramError(fmt::format("no answer within {:.0f} s", std::chrono::duration<double>(limit).count()));
-  }
-  return answered.get();
 }
 
 // The protocol of stores differs between PyTorch's releases: an agent of another one closes the connection, waits for
@@ -165,11 +173,10 @@ c10::intrusive_ptr<c10d::Store> connectStore(const RankEnvironment& environment,
   }
 }
 
-void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlohmann::json& trajectory,
-               std::chrono::milliseconds timeout) {
-  if (!environment.launched) {
-    return;
-  }
+namespace {
+
+void meet(c10d::Store& store, const RankEnvironment& environment, const nlohmann::json& trajectory,
+          std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   nlohmann::json mine = trajectory;
   mine["world_size"] = environment.worldSize;
@@ -199,6 +206,21 @@ void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlo
     }
     std::this_thread::sleep_for(kPollInterval);
   }
+}
+
+}  // namespace
+
+void meetRanks(const StorePointer& store, const RankEnvironment& environment, const nlohmann::json& trajectory,
+               std::chrono::milliseconds timeout) {
+  if (!environment.launched) {
+    return;
+  }
+  // Rank 0 may be stopped meanwhile, or its host gone.
+  answerWithin(
+      timeout + kLinger + std::min(kAnswersWithin, timeout),
+      [store, environment, trajectory, timeout] { meet(*store, environment, trajectory, timeout); },
+      fmt::format("rank {}, meeting the others at MASTER_ADDR={} MASTER_PORT={}: ", environment.rank,
+                  environment.masterAddress, environment.masterPort));
 }
 
 }  // namespace gloo_bypass::trainer

@@ -17,7 +17,7 @@ c10::intrusive_ptr<c10d::Store> connectStore(const RankEnvironment& environment,
 
 // Returns when all ranks are there and agree. Throws ProgramError on every rank when one says otherwise: another
 // world size, other options that decide the result, the same rank twice, or ranks missing at the timeout.
-void meetRanks(c10d::Store& store, const RankEnvironment& environment, const nlohmann::json& trajectory,
-               std::chrono::milliseconds timeout);
+void meetRanks(const c10::intrusive_ptr<c10d::Store>& store, const RankEnvironment& environment,
+               const nlohmann::json& trajectory, std::chrono::milliseconds timeout);
 
 }  // namespace gloo_bypass::trainer

@@ -1,5 +1,9 @@
 // Ranks that meet incompatible ones. DDP_TRAIN names the program.
+#include <signal.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -59,6 +63,30 @@ TEST(Rendezvous, OptionsOfAPeerThatAreNone_AreRefused) {
     const std::string said = saidWith(underEachName("ddp_train/config", text));
     expectOnePrintableLine(said);
   }
+}
+
+TEST(Rendezvous, Rank0IsStoppedWhileRanksMeet_TheWaitEnds) {
+  const uint16_t port = freePort();
+  const auto start = [&](int rank) {
+    return startTraining({"--steps", "1", "--rendezvous-timeout", rank == 0 ? "90" : "5"}, rankOf(rank, 3, port));
+  };
+  auto rank0 = start(0);
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.waitWorkers = false;
+  options.timeout = kLimit;
+  c10d::TCPStore store("127.0.0.1", options);  // once rank 0 serves it
+  auto rank1 = start(1);                       // and rank 2 does not come
+  const auto end = std::chrono::steady_clock::now() + kLimit;
+  while (store.add("ddp_train/arrived", 0) < 2 && std::chrono::steady_clock::now() < end) ::usleep(1000);
+  ASSERT_EQ(::kill(rank0.pid(), SIGSTOP), 0);
+  const auto finished = rank1.finish(kLimit);
+  ::kill(rank0.pid(), SIGKILL);
+  ::kill(rank0.pid(), SIGCONT);
+  EXPECT_EQ(finished.shellStatus(), 1) << finished.err;
+  const std::string said = test::withoutGloosNotes(finished.err);
+  EXPECT_NE(said.find("rank 1, meeting the others at MASTER_ADDR=127.0.0.1"), std::string::npos) << said;
+  EXPECT_NE(said.find("no answer within 11 s"), std::string::npos) << said;
 }
 
 }  // namespace
