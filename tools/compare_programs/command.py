@@ -34,8 +34,8 @@ EPILOG = """\
   scripts/compare-programs                                              Debian's PyTorch, the plug-in in build/
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --json docs/runs/programs-2-cores.json
   scripts/compare-programs --python build-wheel/torch-2.13.0/bin/python --transports TCP,DPDK,DPDK/own
-  scripts/compare-programs --programs all_reduce --transports TCP,DPDK,DPDK/own,OpenMPI,MPICH,DeepSpeed
-  scripts/compare-programs --programs all_reduce --transports TCP,TCP_TLS,UDP/sealed,UDP/own/sealed
+  scripts/compare-programs --python ... --programs all_reduce --transports TCP,DPDK,DPDK/own,OpenMPI,MPICH,DeepSpeed
+  scripts/compare-programs --python ... --programs all_reduce --transports TCP,TCP_TLS,UDP/sealed,UDP/own/sealed
   scripts/compare-programs --table docs/runs/programs-*.json            what was stored, as Markdown
   scripts/compare-programs --table docs/runs/programs-2-cores.json --page page.html          and as a page
 
