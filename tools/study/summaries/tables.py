@@ -142,6 +142,13 @@ def section(study, runs, of_flows=False):
 
 # Of the table at a glance: a study's medians of a metric at some variants, and what these are called.
 GLANCE = {
+    "edge-latency": (
+        "t_ar",
+        {
+            "300ms, segments 1 MiB": "all-reduce, 4 ranks, one edge of 300 ms",
+            "300ms, 1 % lost, segments 1 MiB": "with 1 % lost",
+        },
+    ),
     "edge-bandwidth": ("t_ar", {"50Mbit, segments 1 MiB": "all-reduce, 4 ranks, one edge of 50 Mbit/s"}),
     "edge-latency-training": ("t_step", {"300ms": "step, 4 ranks, one edge of 300 ms"}),
     "edge-bandwidth-training": ("t_step", {"50Mbit": "step, 4 ranks, one edge of 50 Mbit/s"}),
