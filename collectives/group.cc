@@ -196,17 +196,6 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
       std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
 }
 
-// For each rank the first one on its host. A rank that does not know its host is alone on it.
-std::vector<int> hostsOf(std::span<const Card> cards) {
-  std::vector<int> hostOf;
-  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
-    const auto same = [&](const Card& other) { return !other.host.empty() && other.host == cards[rank].host; };
-    const auto first = std::find_if(cards.begin(), cards.begin() + static_cast<std::ptrdiff_t>(rank), same);
-    hostOf.push_back(static_cast<int>(first - cards.begin()));
-  }
-  return hostOf;
-}
-
 Result<std::unique_ptr<NetworkExecutor>> connectAll(const GroupOptions& options, const Link& link,
                                                     std::vector<int> hostOf, ChoiceTable choices,
                                                     Rendezvous& rendezvous, TimePoint deadline) {
@@ -296,7 +285,9 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   if (!cards) return cards.error();
   auto common = commonChoices(cards.value());
   if (!common) return common.error();
-  const std::vector<int> hostOf = hostsOf(cards.value());
+  std::vector<std::string> identities;
+  for (const Card& card : cards.value()) identities.push_back(card.host);
+  const std::vector<int> hostOf = hostsOf(identities);
   const Hosts hosts(options.rank, hostOf);
   // Not if every rank is alone on its host.
   const bool memoryServes = link.value().hasMemory && hosts.mostRanks() > 1 && hosts.mostRanks() <= Layout::kMostRanks;

@@ -49,4 +49,14 @@ std::vector<int> Hosts::representatives(int root) const {
   return ranks;
 }
 
+std::vector<int> hostsOf(std::span<const std::string> identities) {
+  std::vector<int> hostOf;
+  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
+    const auto same = [&](const std::string& other) { return !other.empty() && other == identities[rank]; };
+    const auto first = std::find_if(identities.begin(), identities.begin() + static_cast<std::ptrdiff_t>(rank), same);
+    hostOf.push_back(static_cast<int>(first - identities.begin()));
+  }
+  return hostOf;
+}
+
 }  // namespace gloo_bypass::collectives

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 namespace gloo_bypass::collectives {
@@ -41,5 +42,9 @@ class Hosts {
   int mine_ = 0, place_ = 0, mostRanks_ = 0;
   bool even_ = true;
 };
+
+// For each rank the first one on its host, by its host's identity. A rank that does not know its host (empty) is alone
+// on it.
+std::vector<int> hostsOf(std::span<const std::string> identities);
 
 }  // namespace gloo_bypass::collectives

@@ -207,8 +207,9 @@ void RankSession::introduce() {
       throw ProgramError(fmt::format("rank {} says: {}", rank, ranks_[rank]["difference"].get<std::string>()));
   }
   // Containers of one machine have its clock, whatever their names; two machines may have one name.
-  const std::vector<nlohmann::json> boots = exchange_.gather("boots", bootId());
-  sharesClock_ = exchange_.broadcast("one-clock", std::set(boots.begin(), boots.end()).size() == 1).get<bool>();
+  std::set<std::string> boots;
+  for (const nlohmann::json& boot : exchange_.gather("boots", bootId())) boots.insert(boot);
+  sharesClock_ = exchange_.broadcast("one-clock", boots.size() == 1 && !boots.contains("")).get<bool>();
   if (rank_ == 0) print(headerText(options_, ranks_));
 }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <span>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -14,6 +15,7 @@
 
 #include "collectives/group.h"
 #include "collectives/memory/host_meeting.h"
+#include "collectives/schedule/hosts.h"
 #include "tools/all_reduce_perf/own_collectives.h"
 #include "tools/all_reduce_perf/rank_session.h"
 #include "tools/common/error.h"
@@ -129,11 +131,9 @@ class Tuning {
     stage_ = "meeting the other ranks";
     RankExchange meeting(store_, rank_, size_, timeout_);
     meeting.claimRank();
-    const std::vector<Json> hosts = meeting.gather("hosts", collectives::hostIdentity());
-    std::vector<int> hostOf;
-    for (const Json& host : hosts)
-      hostOf.push_back(static_cast<int>(std::find(hosts.begin(), hosts.end(), host) - hosts.begin()));
-    const Json shared = meeting.broadcast("shared", shareHosts(hostOf));
+    std::vector<std::string> identities;
+    for (const Json& host : meeting.gather("hosts", collectives::hostIdentity())) identities.push_back(host);
+    const Json shared = meeting.broadcast("shared", shareHosts(collectives::hostsOf(identities)));
     std::vector<Json> mine;
     for (const int ranks : groupSizes()) {
       // Ranks that have no part in the smaller groups wait for them here, as long as it takes.

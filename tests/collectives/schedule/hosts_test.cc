@@ -33,6 +33,11 @@ TEST(Hosts_Of, UnequalHosts_HaveNoColumns) {
   EXPECT_THAT(hosts.leaders(), ElementsAre(0, 1));
 }
 
+TEST(Hosts_Of, Identities_EmptyOnesAreHostsOfTheirOwn) {
+  const std::string identities[] = {"a", "", "a", "", "b"};
+  EXPECT_THAT(hostsOf(identities), ElementsAre(0, 1, 0, 3, 4));
+}
+
 TEST(Hosts_Representatives, ARoot_StandsForItsOwnHost) {
   const int hostOf[] = {0, 0, 1, 1};
   const Hosts hosts(0, hostOf);
