@@ -208,10 +208,10 @@ def measure(options):
         return FAILED
     path = logs / "run.json"
     write_whole(path, (json.dumps(record, indent=1) + "\n").encode())
-    print(f"\n{program_tables.whole(stored_programs.read(path))}")
     if options.json:
         write_whole(options.json, path.read_bytes())
     write_page(options.page, [path])
+    print(f"\n{program_tables.whole(stored_programs.read(path))}")
     if ended:
         raise ended
     return FAILED if measurement.missing else 0

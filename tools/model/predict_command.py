@@ -157,8 +157,6 @@ def unlimited(table, metric):
 
 
 def scenarios_of(options, published):
-    if not as_in_the_study(options):
-        published = {}
     found = [Scenario("no limit", published_s=unlimited("5.17", "event_duration") if published else None)]
     for rate in options.edge_rate_mbit or (None,):
         for delay in options.edge_delay_ms or (None,):
@@ -274,7 +272,8 @@ def run(options):
     options.ranks = options.ranks or 2
     link, made = link_of(options), vector.buckets_of(options)
     size = sum(bucket.size for bucket in made)
-    rows = [row_of(options, scenario, made, link, published) for scenario in scenarios_of(options, published)]
+    beside = published if as_in_the_study(options) else {}
+    rows = [row_of(options, scenario, made, link, published) for scenario in scenarios_of(options, beside)]
     ideal_s = ring.time_s(options.ranks, size, link)
     cut = schedule.cut(size, options.ranks, options.segment_bytes, options.bits // 8)
     alpha, beta = quantities.si(link.alpha_s, "s"), quantities.si(link.beta, "B/s")
@@ -284,7 +283,7 @@ def run(options):
         f"{quantities.si(link.gamma, 's/B')}; all at once: {segments}, "
         f"{schedule.iterations(options.ranks, cut.per_rank):,} iterations"
     ]
-    if published and not as_in_the_study(options):
+    if published and not beside:
         lines.append("the published runs had other settings: they are not beside these figures")
     elif published:
         lines.append(

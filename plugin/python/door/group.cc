@@ -271,8 +271,8 @@ int underWay(const Group* group) {
   return group->underWay + group->running;
 }
 
-// What other ranks or a thread of this one may wait for. A receive that nobody waits in ends with the group.
-int neededByOthers(const Group* group) {
+// What other ranks, or threads of this process, may wait for. A receive that nobody waits in ends with the group.
+int stillAwaited(const Group* group) {
   const std::lock_guard lock(service().mutex);
   return group->owed + group->running;
 }
@@ -281,7 +281,7 @@ int neededByOthers(const Group* group) {
 // may wait for this thread, that call does it when it returns. With the GIL.
 void leave(Group* group) {
   group->leaves = false;
-  while (neededByOthers(group) > 0) {
+  while (stillAwaited(group) > 0) {
     if (group->inHandlers > 0) {
       group->leaves = true;
       return;
@@ -310,7 +310,7 @@ PyObject* closeGroup(PyObject* self, PyObject*) {
   if (group->group == nullptr || group->closing || group->generation != service().generation) Py_RETURN_NONE;
   group->closing = true;
   PyThreadState* const state = PyEval_SaveThread();
-  if (neededByOthers(group) > 0) group->table->abort(group->group);
+  if (stillAwaited(group) > 0) group->table->abort(group->group);
   PyEval_RestoreThread(state);
   if (isWithinCallOf(group)) {
     group->leaves = true;
