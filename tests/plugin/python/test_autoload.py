@@ -75,9 +75,17 @@ def test_Autoload_NoPackageAtAll_OnlyWarns(tmp_path):
 
 def test_EntryPoint_OfTheWheelAndOfMesonInstall_AreTheSame():
     root = pathlib.Path(__file__).resolve().parents[3]
-    assert (root / "plugin" / "python" / "entry_points.txt.in").read_text() == ENTRY_POINT
+    assert (root / "plugin/python/gloo_bypass.dist-info/entry_points.txt.in").read_text() == ENTRY_POINT
     project = (root / "pyproject.toml").read_text()
     assert '[project.entry-points."torch.backends"]\ngloo_bypass = "gloo_bypass_autoload:autoload"\n' in project
+
+
+def test_EntryPoint_OfThePackage_IsFoundWithoutInstallingIt(tmp_path):
+    program = "import importlib.metadata as m; print(*m.distribution('gloo-bypass').entry_points)"
+    assert (
+        "value='gloo_bypass_autoload:autoload', group='torch.backends'"
+        in run(["-c", program], environment_for(tmp_path)).stdout
+    )
 
 
 def needs_autoload(installed_torch):
@@ -100,22 +108,20 @@ def test_ImportTorch_PackageIsBroken_WorksWithOneWarning(tmp_path, installed_tor
 @pytest.mark.parametrize("options", [[], ["-W", "error"]])
 def test_ImportTorch_NothingIsSet_SaysNothing(tmp_path, installed_torch, options):
     needs_autoload(installed_torch)
-    metadata_in(tmp_path)
     program = "import torch; print(torch.distributed.is_backend_available('bypass'))"
-    result = run([*options, "-c", program], environment_for(tmp_path, PYTHONPATH=f"{tmp_path}:{PACKAGE_PATH}"))
+    result = run([*options, "-c", program], environment_for(tmp_path))
     assert (result.stdout, result.stderr) == ("True\n", "")
 
 
 def test_ImportTorch_NothingIsSet_GroupOfGloosForOneDeviceHasTheSameName(tmp_path, installed_torch):
     needs_autoload(installed_torch)
-    metadata_in(tmp_path)
     program = (
         "import torch.distributed as d\n"
         "d.init_process_group('cpu:gloo', store=d.HashStore(), rank=0, world_size=1)\n"
         "print(d.group.WORLD.name())\n"
         "d.destroy_process_group()"
     )
-    environment = environment_for(tmp_path, PYTHONPATH=f"{tmp_path}:{PACKAGE_PATH}")
+    environment = environment_for(tmp_path)
     result, without = (
         run(["-c", program], environment | {"TORCH_DEVICE_BACKEND_AUTOLOAD": autoload}) for autoload in "10"
     )
@@ -123,9 +129,8 @@ def test_ImportTorch_NothingIsSet_GroupOfGloosForOneDeviceHasTheSameName(tmp_pat
 
 
 @pytest.mark.skipif(bool(os.environ.get("PLUGIN_NO_DPDK")), reason="the DPDK transport is not in this build")
-def test_ImportTorch_TransportIsDpdk_ScriptNeedsNoImport(tmp_path, installed_torch):
+def test_ImportTorch_TransportIsDpdk_ScriptNeedsNoImport(installed_torch):
     needs_autoload(installed_torch)
-    metadata_in(tmp_path)
-    with Ranks("add.py", 2, load="", environment={"PYTHONPATH": f"{tmp_path}:{PACKAGE_PATH}"}) as ranks:
+    with Ranks("add.py", 2, load="", environment={"PYTHONPATH": PACKAGE_PATH}) as ranks:
         ranks.succeed()
         assert [ranks.value(rank, "sum") for rank in range(2)] == ["3", "3"]

@@ -4,18 +4,15 @@ machine."""
 import pathlib
 import subprocess
 import sys
-import tempfile
 
 import pytest
-from conftest import PACKAGE_PATH, PROGRAMS, environment_for, metadata_in, run
+from conftest import PACKAGE_PATH, PROGRAMS, environment_for, run
 from ranks import FROM_WHEEL, HANG_SECONDS, PYTHON, Ranks, clean_environment
 
 LEAST_TORCH = (2, 6)
 
 
-#: A wheel has it; the build folder has not.
-METADATA = None if FROM_WHEEL else tempfile.TemporaryDirectory(prefix="gbt")
-LOADED = {"PYTHONPATH": PACKAGE_PATH if FROM_WHEEL else f"{PACKAGE_PATH}:{metadata_in(pathlib.Path(METADATA.name))}"}
+LOADED = {"PYTHONPATH": PACKAGE_PATH}
 
 
 def ranks_of(program, size, *arguments, **environment):
