@@ -10,9 +10,10 @@ def alone(path, refusal):
     """While it lasts no other process that asks for it has this folder or file. Raises `refusal` where one has it."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # the body may raise it, too: a fork that the system refuses
+            raise refusal from None
         yield
-    except BlockingIOError:
-        raise refusal from None
     finally:
         os.close(descriptor)
