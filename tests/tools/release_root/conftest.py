@@ -50,10 +50,10 @@ class ReleaseRoot:
             DOUBLE_CALLS=str(self.calls_file),
         )
 
-    def start(self, *words, script="release-root", **variables):
+    def start(self, *words, script="release-root", cwd=None, **variables):
         return subprocess.Popen(
             [self.tree / "scripts" / script, *map(str, words)],
-            cwd=self.tree,
+            cwd=cwd or self.tree,
             text=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -61,8 +61,8 @@ class ReleaseRoot:
             env={**self.environment, **variables},
         )
 
-    def __call__(self, *words, script="release-root", **variables):
-        with self.start(*words, script=script, **variables) as process:
+    def __call__(self, *words, script="release-root", cwd=None, **variables):
+        with self.start(*words, script=script, cwd=cwd, **variables) as process:
             try:
                 out, err = process.communicate(timeout=RUN_LIMIT_S)
             finally:

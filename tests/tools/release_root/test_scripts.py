@@ -26,6 +26,25 @@ def test_Build_MesonFailsWhenItRunsAgain_SaysWhy(release_root):
     assert again.returncode == 1 and "the reason" in again.stderr
 
 
+@pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
+def test_Build_FolderOfAnotherPlace_IsRefused(release_root):
+    (release_root.tree / "meson.build").write_text(PROJECT)
+    assert release_root("--dir", "there", script="build").returncode == 0
+    (release_root.tree / "there").rename(release_root.tree / "elsewhere")
+    moved = release_root("--dir", "elsewhere", script="build")
+    assert moved.returncode == 1 and "was configured for the build folder" in moved.stderr
+    assert moved.stderr.count("\n") == 1 and "--dir" in moved.stderr
+
+
+@pytest.mark.skipif(not shutil.which("meson"), reason="meson is not installed")
+def test_Build_Folder_IsRelativeToTheCallersPlace(release_root, tmp_path):
+    (release_root.tree / "meson.build").write_text(PROJECT)
+    here = tmp_path / "here"
+    here.mkdir()
+    done = release_root("--dir", "made", script="build", cwd=here)
+    assert done.returncode == 0 and (here / "made" / "made").exists(), done.stderr
+
+
 SUITES = """project('small')
 foreach name, suite : {'one': ['odd'], 'two': ['even', 'left-out'], 'three': ['odd'], 'four': ['even']}
   made = custom_target(name, output: name, command: ['touch', '@OUTPUT@'])
