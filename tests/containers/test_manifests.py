@@ -281,6 +281,14 @@ def test_Slurm_TwoTasks_AreTwoRanks(slurm, transport, told):
     assert out == [f"{rank}/2 {wanted}" for rank in range(2)]
 
 
+def test_Slurm_FolderWithABlank_HasTheProgram(slurm, tmp_path):
+    program = tmp_path / "my work/build/trainer/ddp_train"
+    program.parent.mkdir(parents=True)
+    (tmp_path / "program").rename(program)
+    status, out, err = slurm(PROGRAM="", SLURM_SUBMIT_DIR=str(tmp_path / "my work"))
+    assert status == 0 and len(out) == 2, err
+
+
 @pytest.mark.parametrize(
     "variables, says",
     [
