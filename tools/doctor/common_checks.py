@@ -1,5 +1,6 @@
 """Checks that several paths share: release, processor, memory, the plug-in and what it was built for."""
 
+import re
 from pathlib import Path
 
 from gloo_bypass_tools.common import program_places
@@ -86,6 +87,13 @@ def dpdk_libraries(machine):
     return no_dpdk(subject) if dpdk_folder(machine) is None else subject.ok(f"DPDK {dpdk_version(machine)}")
 
 
+def dpdk_drivers(machine, folder):
+    """Names of those installed in DPDK's library folder, as net_memif."""
+    folders = [f"{folder}/dpdk/{pmds}" for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")]
+    names = (name for one in (*folders, folder) for name in machine.names(one))
+    return {found[1] for name in names if (found := re.match(r"librte_(\w+)\.so", name))}
+
+
 def dpdk_driver(driver):
     """A check that DPDK and one of its drivers are installed."""
 
@@ -94,8 +102,7 @@ def dpdk_driver(driver):
         folder = dpdk_folder(machine)
         if folder is None:
             return no_dpdk(subject)
-        drivers = [f"{folder}/dpdk/{pmds}" for pmds in machine.names(f"{folder}/dpdk") if pmds.startswith("pmds-")]
-        if any(n.startswith(f"librte_{driver}.so") for f in (*drivers, folder) for n in machine.names(f)):
+        if driver in dpdk_drivers(machine, folder):
             return subject.ok(f"DPDK {dpdk_version(machine)}")
         return subject.missing(
             f"librte_{driver}.so is not there", "DPDK loads its drivers when it starts", install("libdpdk-dev")

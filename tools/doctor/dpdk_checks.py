@@ -11,6 +11,8 @@ USER_SPACE_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 # Drivers of DPDK that work beside the kernel's: nothing is bound.
 BESIDE_KERNEL = {"0x15b3": "mlx5_core (NVIDIA): works beside the kernel's driver", "0x1414": "mana (Microsoft)"}
 
+# Of interfaces, memory, files: none of a card.
+NO_NIC = tuple(f"net_{name}" for name in ("af_packet", "af_xdp", "bond", "memif", "null", "pcap", "ring", "tap"))
 
 ANOTHER_DIRECTORY = "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours"
 MAX_DIRECTORY_BYTES = 62  # kMaxMemifDirectoryBytes: a socket's whole path has at most 107
@@ -110,6 +112,18 @@ def nothing_is_bound(machine):
     """A virtual device, or only NICs whose drivers work beside the kernel's."""
     chosen = chosen_devices(machine)
     return wanted_device(machine).startswith("net_") or bool(chosen) and all(d[1] in BESIDE_KERNEL for d in chosen)
+
+
+def nic_driver(machine):
+    """Whether DPDK has a driver of any NIC: Debian's packages have each by itself."""
+    subject, folder = Subject("DPDK's NIC drivers"), common.dpdk_folder(machine)
+    if folder is None:
+        return common.no_dpdk(subject)
+    drivers = sorted(n for n in common.dpdk_drivers(machine, folder) if n.startswith("net_") and n not in NO_NIC)
+    if drivers:
+        return subject.ok(", ".join(n.removeprefix("net_") for n in drivers))
+    why = "DPDK drives a NIC by a library that it opens when it starts"
+    return subject.missing("none is installed", why, install("librte-meta-net"))
 
 
 def pci_device(machine):

@@ -37,6 +37,7 @@ def checks(path, plugin=None):
         "pci": [
             *base,
             common.dpdk_driver("bus_pci"),
+            dpdk.nic_driver,
             dpdk.pci_device,
             dpdk.iommu,
             dpdk.vfio_rights,

@@ -73,7 +73,10 @@ Result<std::unique_ptr<EthernetDevice>> EthernetDevice::create(const EthernetDev
     found = rte_dev_probe(options.name.c_str());
     if (found == 0) found = rte_eth_dev_get_port_by_name(options.name.c_str(), &device->port_);
   }
-  if (found != 0) return deviceError(options.name, "not found", found);
+  if (found != 0) {
+    return deviceError(options.name, "not found, or DPDK has no driver for it (Debian: librte-meta-net has all)",
+                       found);
+  }
   const Status configured = device->configure(options);
   if (!configured) return configured.error();
   return device;

@@ -142,6 +142,7 @@ def complete(root):
         "libgloo.so.0",
         "dpdk/pmds-23.0/librte_net_af_packet.so.23",
         "dpdk/pmds-23.0/librte_bus_pci.so.23",
+        "dpdk/pmds-23.0/librte_net_ixgbe.so.23",
     ):
         machine.write(f"{LIBRARIES}/{name}")
     machine.shared_object(PLUGIN, [])

@@ -54,7 +54,7 @@ def test_Doctor_CompleteMachine_EverythingIsOk(tmp_path, path):
     [
         ("memif", {"DPDK libraries"}),
         ("netdev", {"DPDK driver net_af_packet", "network interface", "capabilities", "locked memory"}),
-        ("pci", {"DPDK driver bus_pci", "NIC", "IOMMU", "vfio", "locked memory"}),
+        ("pci", {"DPDK driver bus_pci", "DPDK's NIC drivers", "NIC", "IOMMU", "vfio", "locked memory"}),
         ("udp", {"UDP socket"}),
         ("rdma", {"libibverbs", "RDMA devices", "GID", "locked memory"}),
         ("softroce", {"tools", "module rdma_rxe", "SoftRoCE device", "libibverbs", "locked memory"}),
@@ -89,6 +89,13 @@ def test_HugePages_ReservedButNoneFree_SaysWhoHasThem(tmp_path):
     found = findings(machine, "pci", **COMPLETE_ENVIRONMENT)["huge pages"]
     assert found["state"] == "warning" and found["found"] == "0 of 512 free of 2048kB"
     assert "numa_maps" in found["mend"][0]
+
+
+def test_Pci_DriversOfNoNic_AreNotEnough(tmp_path):
+    machine = complete(tmp_path)
+    (machine.root / "usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0/librte_net_ixgbe.so.23").unlink()
+    found = findings(machine, "pci", **COMPLETE_ENVIRONMENT)["DPDK's NIC drivers"]
+    assert found["state"] == "missing" and found["mend"] == ["sudo apt-get install librte-meta-net"]
 
 
 def test_HugePages_NoneWithUio_AreMissing(tmp_path):
