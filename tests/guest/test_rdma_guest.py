@@ -1,5 +1,6 @@
 """scripts/rdma-guest: its arguments, its messages when something is missing, and what a run leaves behind."""
 
+import lzma
 import os
 import select
 import shutil
@@ -16,7 +17,9 @@ SCRIPT = ROOT / "scripts" / "rdma-guest"
 sys.path.insert(0, str(ROOT / "scripts"))
 from gloo_bypass_tools.common import processes  # noqa: E402
 from gloo_bypass_tools.rdma_guest import machine as guest_machine  # noqa: E402
-from gloo_bypass_tools.rdma_guest.kernel import kernels_in, NEEDED  # noqa: E402
+from gloo_bypass_tools.rdma_guest.boot_files import plain_module  # noqa: E402
+from gloo_bypass_tools.rdma_guest.failures import GuestError  # noqa: E402
+from gloo_bypass_tools.rdma_guest.kernel import kernels_in, unpack_kernel  # noqa: E402
 from gloo_bypass_tools.rdma_guest.streams import EndedStream, Lines  # noqa: E402
 
 ANSWERS_WITHIN = 60  # seconds; what does not boot takes a fraction of one
@@ -141,17 +144,52 @@ def test_Run_WithoutKernel_NamesTheCommand(tmp_path):
     assert "run scripts/rdma-guest fetch-kernel" in done.stderr
 
 
+RXE = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko"
+
+
 def test_Kernels_SeveralAndUnfit_NewestFitOneIsLast(tmp_path):
-    for version, fit in (("6.1.0-9-amd64", True), ("6.1.0-56-amd64", True), ("6.1.0-70-amd64", False)):
+    for version, module in (
+        ("6.1.0-9-amd64", RXE),
+        ("6.1.0-56-amd64", RXE),
+        ("6.1.0-70-amd64", None),
+        ("6.12.9-amd64", f"{RXE}.xz"),
+    ):
         (tmp_path / "boot").mkdir(exist_ok=True)
         (tmp_path / "boot" / f"vmlinuz-{version}").touch()
         modules = tmp_path / "lib" / "modules" / version
         modules.mkdir(parents=True)
-        (modules / "modules.dep").touch()
-        if fit:
-            (modules / NEEDED).parent.mkdir(parents=True)
-            (modules / NEEDED).touch()
-    assert [kernel.version for kernel in kernels_in(tmp_path)] == ["6.1.0-9-amd64", "6.1.0-56-amd64"]
+        (modules / "modules.dep").write_text(f"kernel/a.ko:\n{module}: kernel/a.ko\n" if module else "kernel/a.ko:\n")
+        if module:
+            (modules / module).parent.mkdir(parents=True)
+            (modules / module).touch()
+    versions = [kernel.version for kernel in kernels_in(tmp_path)]
+    assert versions == ["6.1.0-9-amd64", "6.1.0-56-amd64", "6.12.9-amd64"]
+
+
+@pytest.mark.skipif(not os.access("/sbin/depmod", os.X_OK), reason="kmod is not installed")
+@pytest.mark.parametrize("top", ["lib", "usr/lib"])
+def test_KernelPackage_OfAnyRelease_IsUnpackedToLib(tmp_path, top):
+    """Since 6.6 Debian's modules lie in /usr/lib."""
+    version, content = "6.12.9-amd64", tmp_path / "content"
+    for name in ("DEBIAN/control", f"boot/vmlinuz-{version}", f"{top}/modules/{version}/{RXE}.xz", "usr/share/doc/x"):
+        (content / name).parent.mkdir(parents=True, exist_ok=True)
+        (content / name).touch()
+    control = ["Package: linux-image-x", f"Version: {version}", "Architecture: amd64", "Maintainer: n <n@example.org>"]
+    (content / "DEBIAN/control").write_text("\n".join([*control, "Description: none", ""]))
+    subprocess.run(["dpkg-deb", "--build", content, tmp_path / "x.deb"], check=True, capture_output=True, timeout=60)
+    (tmp_path / "new").mkdir()
+    unpack_kernel(tmp_path / "x.deb", tmp_path / "new" / "root")
+    assert (tmp_path / "new/root/lib/modules" / version / f"{RXE}.xz").exists()
+    assert not (tmp_path / "new/root/usr/share").exists()
+
+
+def test_ModulesThatArePacked_AreUnpackedForTheGuestsStart(tmp_path):
+    packed = tmp_path / "9p.ko.xz"
+    packed.write_bytes(lzma.compress(b"\x7fELF and more"))
+    assert plain_module(packed) == b"\x7fELF and more"
+    packed.rename(unknown := tmp_path / "9p.ko.zst")
+    with pytest.raises(GuestError, match="9p.ko.zst is packed in a way"):
+        plain_module(unknown)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ Both are kept in the cache folder under a name made of what they are built from,
 boot.sh builds new ones.
 """
 
+import gzip
 import hashlib
 import lzma
 import os
@@ -20,6 +21,8 @@ from gloo_bypass_tools.rdma_guest.kernel import cache_folder
 BOOT = Path(__file__).with_name("boot.sh")
 MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 KEPT = 4  # sets of boot files kept in the cache: some kernels and versions of this script side by side
+# By the ends of modules' names; busybox loads them plain.
+UNPACK = {".xz": lzma.decompress, ".gz": gzip.decompress}
 XZ_MAGIC = b"\xfd7zXZ\0"
 
 
@@ -56,6 +59,15 @@ def module_files(kernel):
     return [Path(file) for file in files]
 
 
+def plain_module(file):
+    packed = file.read_bytes()
+    if file.suffix == ".ko":
+        return packed
+    if file.suffix not in UNPACK:
+        raise GuestError(f"{file} is packed in a way that this machine cannot unpack; use a kernel of Debian's")
+    return UNPACK[file.suffix](packed)
+
+
 def build_initramfs(kernel, busybox, folder):
     """The archive's path in folder."""
     root = folder / "root"
@@ -65,9 +77,10 @@ def build_initramfs(kernel, busybox, folder):
     shutil.copy(BOOT, root / "init")
     (root / "init").chmod(0o755)
     files = module_files(kernel)
-    for file in files:
-        shutil.copy(file, root / "modules" / file.name)
-    (root / "modules" / "order").write_text("".join(f"{file.name}\n" for file in files))
+    loaded = [file.name[: file.name.index(".ko")] + ".ko" for file in files]
+    for name, file in zip(loaded, files):
+        (root / "modules" / name).write_bytes(plain_module(file))
+    (root / "modules" / "order").write_text("".join(f"{name}\n" for name in loaded))
     archive = folder / "initramfs"
     names = "".join(f"{path.relative_to(root)}\n" for path in sorted(root.rglob("*")))
     try:

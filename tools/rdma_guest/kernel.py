@@ -1,6 +1,7 @@
 """Finds Debian's stock kernel with its modules: the installed one, or one unpacked into the cache folder.
 
-A Kernel is a folder that has boot/vmlinuz-VERSION and lib/modules/VERSION: "/" or a folder of the cache.
+A Kernel is a folder that has boot/vmlinuz-VERSION and lib/modules/VERSION: "/" or a folder of the cache. Its modules
+may be packed, as Debian's are since 6.6.
 """
 
 import os
@@ -15,7 +16,7 @@ from gloo_bypass_tools.common.processes import ask, errors_of
 from gloo_bypass_tools.rdma_guest.failures import GuestError
 
 PACKAGE = "linux-image-amd64"
-NEEDED = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko"
+NEEDED = "rdma_rxe"
 # Most of the modules' bytes, and of no use in the guest.
 DRIVERS_LEFT_OUT = ("gpu", "media", "staging", "net/wireless", "scsi", "iio")
 LEFT_OUT = (*(f"drivers/{name}" for name in DRIVERS_LEFT_OUT), "sound")
@@ -48,14 +49,17 @@ def sort_key(version):
 def kernels_in(root):
     """Debian kernels below root that have an image one may read, and the modules for SoftRoCE; the newest last."""
     kernels = [Kernel(root, image.name.removeprefix("vmlinuz-")) for image in (root / "boot").glob("vmlinuz-*-amd64")]
-    usable = [
-        kernel
-        for kernel in kernels
-        if (kernel.modules / NEEDED).exists()
-        and (kernel.modules / "modules.dep").exists()
-        and os.access(kernel.image, os.R_OK)
-    ]
+    usable = [kernel for kernel in kernels if has_module(kernel, NEEDED) and os.access(kernel.image, os.R_OK)]
     return sorted(usable, key=lambda kernel: sort_key(kernel.version))
+
+
+def has_module(kernel, name):
+    try:
+        listed = (kernel.modules / "modules.dep").read_text()
+    except OSError:
+        return False
+    found = re.search(rf"^(\S*/{name}\.ko(?:\.\w+)?):", listed, re.MULTILINE)
+    return bool(found) and (kernel.modules / found[1]).exists()
 
 
 def find_kernel():
@@ -88,22 +92,28 @@ def fetch_kernel():
     for program in ("apt-get", "apt-cache", "dpkg-deb", "tar"):
         if not shutil.which(program):
             raise GuestError(
-                f"{program} is not there: on another system than Debian, put a Debian kernel package's boot/ and lib/ "
-                f"into {cache_folder() / 'kernel'} (dpkg-deb -x, depmod -b)"
+                f"{program} is not there: on another system than Debian, put a Debian kernel package's boot/ and "
+                f"lib/modules/ into {cache_folder() / 'kernel'} (dpkg-deb -x, depmod -b)"
             )
     listed = run(["apt-cache", "depends", "--important", PACKAGE])
     names = re.findall(r"Depends: (linux-image-\S+)", listed)
     if not names:
         raise GuestError(f"the package lists know no {PACKAGE}: run apt-get update")
     target = cache_folder() / "kernel"
-    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise GuestError(
+            f"cannot make {target.parent}: {error.strerror}: set XDG_CACHE_HOME to another folder"
+        ) from None
     with tempfile.TemporaryDirectory(dir=target.parent, prefix="kernel.") as folder:
         run(["apt-get", "download", "-q", names[0]], cwd=folder)
         unpack_kernel(next(Path(folder).glob("*.deb")), Path(folder) / "root")
         if not kernels_in(Path(folder) / "root"):
-            raise GuestError(f"the package {names[0]} has no module rdma_rxe")
-        shutil.rmtree(target, ignore_errors=True)
-        os.rename(Path(folder) / "root", target)
+            raise GuestError(f"the package {names[0]} has no module {NEEDED}")
+        if not kernels_in(target):  # else another run was first, and may boot from it
+            shutil.rmtree(target, ignore_errors=True)
+            os.rename(Path(folder) / "root", target)
     return find_kernel()
 
 
@@ -111,7 +121,8 @@ def unpack_kernel(package, root):
     """The image and the modules of a kernel package, and the modules' index, below root."""
     root.mkdir()
     excluded = [f"--exclude=*/kernel/{name}" for name in LEFT_OUT]
-    unpack = ["tar", "-x", "--no-same-owner", "-C", root, *excluded, "--wildcards", "./boot/vmlinuz-*", "./lib/modules"]
+    wanted = ("./boot/vmlinuz-*", "*lib/modules/*")  # of older packages in lib/, of newer ones in usr/lib/
+    unpack = ["tar", "-x", "--no-same-owner", "-C", root, *excluded, "--wildcards", *wanted]
     with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", package], stdout=subprocess.PIPE) as source:
         unpacked = subprocess.run(
             unpack, stdin=source.stdout, stderr=subprocess.PIPE, text=True, timeout=DOWNLOAD_SECONDS
@@ -119,5 +130,7 @@ def unpack_kernel(package, root):
     if unpacked.returncode != 0 or source.returncode != 0:
         why = unpacked.stderr.strip() or "damaged package"
         raise GuestError(f"{package.name} cannot be unpacked into {root.parent.parent}: {why}")
+    if not (root / "lib").exists():
+        (root / "lib").symlink_to("usr/lib")
     version = next((root / "boot").glob("vmlinuz-*")).name.removeprefix("vmlinuz-")
     run(["/sbin/depmod", "-b", str(root), version])
