@@ -6,11 +6,14 @@
 """
 
 import re
+from functools import partial
 from pathlib import Path
 
 from gloo_bypass_tools.common.whole_file import write_whole
 from gloo_bypass_tools.report.records import RecordError
 
+# Table NAME of a study's page is of NAME-run.json beside it.
+PAGE, RUN = "README.md", "-run.json"
 MARKED = re.compile(
     r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n)(?P<table>.*?)(?P<end><!-- end of table -->)", re.DOTALL
 )
@@ -50,3 +53,9 @@ def renew(path, renewed_text):
         return False
     write_whole(path, new.encode())
     return True
+
+
+def of_runs(text, folder, section):
+    """The text of a study's page with its tables made again; `section(path)` makes that of a stored run."""
+    paths = sorted(Path(folder).glob(f"*{RUN}"))
+    return renewed(text, {path.name.removesuffix(RUN): partial(section, path) for path in paths}, folder)

@@ -1,25 +1,33 @@
 """Kills ranks of an elastic training, and counts what that costs: time, steps done again, samples lost.
 
-For each transport one run of ddp_train (--model tiny unless said) with a checkpoint each --checkpoint-every steps.
---kill RANK@STEP,...: rank RANK of those that are there is killed (SIGKILL) once step STEP is recorded. Prints a table
-of the restarts, in Markdown, and how often each sample was used in a step that counts. What follows "--" goes to
-ddp_train.
+For each transport a run of ddp_train (--model tiny unless said) with a checkpoint each --checkpoint-every steps, and
+--repeats of them, transports in turn. --kill RANK@STEP,...: rank RANK of those that are there is killed (SIGKILL) once
+step STEP is recorded. Says first how long it takes. Prints a table of the restarts, in Markdown, with what they cost in
+steps of before, and how often each sample was used in a step that counts. --json writes the stored run after each run,
+from which --draw makes the tables of a page (README.md) beside it. What follows "--" goes to ddp_train.
 """
 
 import argparse
 import collections
+import datetime
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
-from gloo_bypass_tools.common.argument_types import names_of
+from gloo_bypass_tools.common.argument_types import names_of, number_in, result_file
 from gloo_bypass_tools.common.processes import Child
 from gloo_bypass_tools.common.program_places import ROOT
+from gloo_bypass_tools.common.whole_file import write_whole
+from gloo_bypass_tools.report import machine, marked_tables, wording
+from gloo_bypass_tools.report.lines import show_progress
+from gloo_bypass_tools.study import estimates
 from gloo_bypass_tools.study.commands import flags, model_flags
-from gloo_bypass_tools.study.printed import markdown, trainer
+from gloo_bypass_tools.study.printed import failure_runs, trainer
 from gloo_bypass_tools.study.transports import DISTINCT, kind_of
 
 TITLE = "What a killed rank costs an elastic training"
@@ -32,7 +40,6 @@ OF_THE_STUDY = {
     "--metrics": "the study reads them",
     "--log-samples": "the study reads them",
 }
-HEADER = ("", "ranks left", "until all had ended", "until the new group trained", "steps again", "lost in all")
 
 
 def kills_of(text):
@@ -119,22 +126,32 @@ def uses_of(lines):
     return collections.Counter((line["epoch"], sample) for line in counting for sample in line["samples"])
 
 
-def rows(transport, records, samples):
-    """A table's rows, one a restart, and a line on the samples."""
+def restart_of(record, steps):
+    """`steps`: {(generation, step): seconds}"""
+    generation, repeated = record.get("generation", 0), record["repeated_steps"]
+    again_s = sum(steps.get((generation, record["step"] + 1 + at), 0.0) for at in range(repeated))
+    times = (round(record[f"{name}_seconds"], 4) for name in ("end", "start"))
+    return failure_runs.Restart(record["world_size"], *times, repeated, round(again_s, 4))
+
+
+def row_of(transport, records, samples):
+    """The stored row of a run; `records` of its metrics."""
     of_steps = [record for record in records if record["event"] == "step"]
     steps = {(record.get("generation", 0), record["step"]): record["t_step_s"] for record in of_steps}
-    found = []
-    for record in (one for one in records if one["event"] == "restart"):
-        generation, repeated = record.get("generation", 0), record["repeated_steps"]
-        again_s = sum(steps.get((generation, record["step"] + 1 + i), 0) for i in range(repeated))
-        ended, started, lost = (record[f"{name}_seconds"] for name in ("end", "start", "lost"))
-        times = (f"{ended:.2f} s", f"{started:.2f} s", f"{repeated} in {again_s:.2f} s", f"{lost + again_s:.2f} s")
-        found.append((transport, record["world_size"], *times))
-    uses = uses_of(samples)
+    before = statistics.median(seconds for (generation, _), seconds in steps.items() if generation == 0)
     wanted = sum(len(line["samples"]) for line in samples if line["generation"] == 0 and line["step"] == 1)
-    counted = len({line["step"] for line in samples})
+    uses, counted = uses_of(samples), len({line["step"] for line in samples})
     lost, twice = counted * wanted - sum(uses.values()), sum(count - 1 for count in uses.values())
-    return found, f"{transport}: {counted} steps of {wanted} samples; lost {lost}, used twice in an epoch {twice}"
+    restarts = tuple(restart_of(record, steps) for record in records if record["event"] == "restart")
+    return failure_runs.Row(transport, wanted, round(before, 4), lost, twice, restarts)
+
+
+def estimate_s(given):
+    """Of a run; None where it is not known what a step computes."""
+    name = trainer.model_of(given.flags, model_flags([]))
+    step_s = trainer.computing_s(given.flags, name, given.ranks)
+    again = sum(step % given.checkpoint_every for _, step in given.kill)
+    return None if step_s is None else (1 + len(given.kill)) * estimates.START_S + (given.steps + again) * step_s
 
 
 def add_options(options):
@@ -145,25 +162,61 @@ def add_options(options):
     add("--checkpoint-every", type=int, default=10, metavar="STEPS")
     add("--kill", type=kills_of, default=kills_of("1@17,2@38"), metavar="RANK@STEP,...")
     add("--transports", type=names_of(DISTINCT), default=list(DISTINCT[:2]), metavar="A,B")
+    add("--repeats", type=number_in(int, 1, 100), default=1, metavar="N", help="runs of each, in turn (default 1)")
     add("--timeout", type=int, default=600, metavar="S", help="of a run")
     add("--build", type=Path, default=ROOT / "build", metavar="DIR")
+    add("--json", type=result_file, metavar="FILE", help="write the stored run, with the machine")
+    about = f"measure nothing: make the tables of DIR/{marked_tables.PAGE} from DIR/*{marked_tables.RUN}"
+    add("--draw", type=Path, metavar="DIR", help=about)
 
 
 def problem_of(given):
+    if given.draw:
+        return ""
     if problem := trainer.problem_of(given.flags, OF_THE_STUDY):
         return problem
     rank, step = given.kill[-1]
     return f"--kill {rank}@{step}: the run has {given.steps} steps" if step >= given.steps else ""
 
 
+def measured(given, transport):
+    """The row of a run."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            row = row_of(transport, *train(given, transport, Path(folder)))
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            raise RuntimeError(f"{transport}: {error}") from error
+    if len(row.restarts) != len(given.kill):
+        raise RuntimeError(f"{transport}: {len(row.restarts)} restarts after {len(given.kill)} kills")
+    return row
+
+
+def stored_run(given, described, others, rows):
+    return failure_runs.StoredRun(
+        described["commit"],
+        datetime.date.fromisoformat(machine.today()),
+        machine.stored(described),
+        described["load_before"],
+        others.cores(),
+        *(given.ranks, given.min, given.steps, given.checkpoint_every),
+        ",".join(f"{rank}@{step}" for rank, step in given.kill),
+        tuple(given.flags),
+        # In the order of the command, whichever ran last.
+        tuple(sorted(rows, key=lambda row: given.transports.index(row.transport))),
+    )
+
+
 def run(given):
-    listed, audits = [], []
-    for transport in given.transports:
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                found, audit = rows(transport, *train(given, transport, Path(folder)))
-            except (RuntimeError, subprocess.TimeoutExpired) as error:
-                raise RuntimeError(f"{transport}: {error}") from error
-        listed += found
-        audits.append(audit)
-    print(markdown.table(HEADER, listed, left=1), "", *audits, sep="\n")
+    if given.draw:
+        marked_tables.renew(given.draw / marked_tables.PAGE, partial(failure_runs.renewed, folder=given.draw))
+        return
+    described, others, rows = machine.describe(ROOT), machine.OtherWork(), []
+    runs, each = given.repeats * given.transports, estimate_s(given)
+    print(f"{len(runs)} runs{'' if each is None else f': about {wording.duration(len(runs) * each)}'}", flush=True)
+    for transport in runs:
+        show_progress(transport)
+        rows.append(measured(given, transport))
+        made = stored_run(given, described, others, rows)
+        if given.json:
+            write_whole(given.json, failure_runs.text_of(made).encode())
+    print(failure_runs.table(made), "", failure_runs.samples_line(made), sep="\n")

@@ -19,8 +19,6 @@ table NAME (report/marked_tables.py) is made of NAME-run.json beside it.
 import datetime
 import statistics
 from dataclasses import dataclass, fields
-from functools import partial
-from pathlib import Path
 
 from gloo_bypass_tools.report import machine, marked_tables, row_lines
 from gloo_bypass_tools.report.records import (
@@ -39,7 +37,6 @@ from gloo_bypass_tools.report.results_chart import markdown
 from gloo_bypass_tools.study.printed.technique_entries import LINKS, OPEN, STUDIES
 
 SCHEMA = "gloo-bypass/study-techniques/1"
-PAGE, RUN = "README.md", "-run.json"
 WINDOW = 5
 SET_UP = ("programs", "files", "environment", "kernel_tcp")
 MEANS = ("sent_bytes", "compress_s", "decompress_s", "exposed_s", "last_loss")
@@ -320,13 +317,6 @@ def table(run):
     return markdown(header, lines)
 
 
-def renew(folder):
-    """Makes the tables of the page anew for which runs are stored beside it."""
-    marked_tables.renew(Path(folder) / PAGE, partial(renewed, folder=folder))
-
-
 def renewed(text, folder):
-    """The page's text with its tables made again; table NAME is of NAME-run.json."""
-    paths = sorted(Path(folder).glob(f"*{RUN}"))
-    makers = {path.name.removesuffix(RUN): lambda path=path: section(read(path)) for path in paths}
-    return marked_tables.renewed(text, makers, folder)
+    """The page's text with its tables made again."""
+    return marked_tables.of_runs(text, folder, lambda path: section(read(path)))

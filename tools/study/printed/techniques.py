@@ -11,18 +11,20 @@ a model have nothing to compute. What follows "--" goes to ddp_train.
 """
 
 import argparse
+import math
 import os
 import re
 import statistics
 import tempfile
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
 from gloo_bypass_tools.common.argument_types import names_of, result_file
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.common.whole_file import write_whole
-from gloo_bypass_tools.model import prediction, ring
-from gloo_bypass_tools.report import machine, wording
+from gloo_bypass_tools.model import ring
+from gloo_bypass_tools.report import machine, marked_tables, wording
 from gloo_bypass_tools.report.lines import show_progress
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.stages import telling
@@ -31,16 +33,11 @@ from gloo_bypass_tools.study.commands import flags, model_flags
 from gloo_bypass_tools.study.measurement import digest_of, kernel_tcp
 from gloo_bypass_tools.study.options import FILES
 from gloo_bypass_tools.study.printed import markdown, technique_runs, trainer
-from gloo_bypass_tools.study.printed.technique_entries import EIGHT_BLOCKS, LINKS, STUDIES
+from gloo_bypass_tools.study.printed.technique_entries import LINKS, STUDIES
 from gloo_bypass_tools.study.transports import SWITCHED
 
 TITLE = "What ddp_train's techniques do to bytes, time and loss on slow links"
 WINDOW = technique_runs.WINDOW
-# Of the models that studies name.
-PARAMETERS = {"tiny": 45_952, "distilgpt2": prediction.MODEL.parameter_count(), str(EIGHT_BLOCKS[1]): 436_224}
-DEFAULT_BATCH = 8
-# What changes what a step computes, so that nothing is known of its time.
-OTHER_WORK = ("--batch-size", "--seq-length", "--accumulate")
 PROGRAMS = ("trainer/ddp_train", "tools/fabric/fabric")
 FILE_FLAGS = (*(f"--{name}" for name in FILES), "--model-config")
 
@@ -134,18 +131,18 @@ def table(runs):
 
 def estimate_s(given, study, point, link):
     """Of a run, on a quick machine, if it sent as much as a plain one; None where flags change what a step computes."""
-    model, chosen = model_flags(given.flags, study.model), [*given.flags, *study.points[point].split()]
-    if not model or any(flag.partition("=")[0] in OTHER_WORK for flag in chosen):
+    name, ranks = trainer.model_of(given.flags, study.model), study.ranks.get(point, given.ranks)
+    computing_s = trainer.computing_s([*given.flags, *study.points[point].split()], name, ranks)
+    if computing_s is None:
         return None
-    ranks, size = study.ranks.get(point, given.ranks), 4 * PARAMETERS[model[1]]
-    crowd = max(1.0, ranks / len(os.sched_getaffinity(0)))
-    small = model[1] != "distilgpt2"
-    computing_s = crowd * (estimates.TINY_STEP_S if small else DEFAULT_BATCH * estimates.SAMPLE_S)
+    size = 4 * trainer.PARAMETERS[name]
     slowest = min(float(one) for one in re.findall(r"rate=(\d+)Mbit", LINKS[link]))
     delay_s = max((float(one) for one in re.findall(r"delay=(\d+)ms", LINKS[link])), default=0.0) / 1e3
     sending_s = ring.rank_bytes(ranks, size) * 8 / (slowest * 1e6) + ring.rounds(ranks) * delay_s
     crossing_s = ring.event_bytes(ranks, size) / estimates.EVENT_BYTES_A_SECOND
-    return estimates.START_S + given.steps * (computing_s + max(sending_s, crossing_s))
+    # Rank 0's parameters go to all first, in a tree.
+    meeting_s = math.ceil(math.log2(ranks)) * (size * 8 / (slowest * 1e6) + delay_s)
+    return estimates.START_S + meeting_s + given.steps * (computing_s + max(sending_s, crossing_s))
 
 
 def announce(given, study, cells):
@@ -212,7 +209,7 @@ def add_options(options):
     add("--build", type=Path, default=ROOT / "build", metavar="DIR")
     add("--output", type=Path, metavar="DIR", help="a new folder for steps and plots")
     add("--json", type=result_file, metavar="FILE", help="write the stored run, with the machine")
-    about = f"measure nothing: make the tables of DIR/{technique_runs.PAGE} from DIR/*{technique_runs.RUN}"
+    about = f"measure nothing: make the tables of DIR/{marked_tables.PAGE} from DIR/*{marked_tables.RUN}"
     add("--draw", type=Path, metavar="DIR", help=about)
 
 
@@ -266,8 +263,7 @@ def set_up(given):
 
 def files_of(chosen):
     """{flag: SHA-256} of the files that these flags of ddp_train name."""
-    words = [part for word in chosen for part in (word.split("=", 1) if word.startswith("--") else [word])]
-    return {flag: digest_of(path) for flag, path in zip(words, words[1:]) if flag in FILE_FLAGS}
+    return {flag: digest_of(path) for flag, path in trainer.values_of(chosen) if flag in FILE_FLAGS}
 
 
 def write_stored(given, described, others_cores, old, rows):
@@ -283,7 +279,7 @@ def write_stored(given, described, others_cores, old, rows):
 
 def run(given):
     if given.draw:
-        technique_runs.renew(given.draw)
+        marked_tables.renew(given.draw / marked_tables.PAGE, partial(technique_runs.renewed, folder=given.draw))
         return
     study, described, others = STUDIES[given.study], machine.describe(ROOT) | set_up(given), machine.OtherWork()
     old = begun(given, described)

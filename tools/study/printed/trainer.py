@@ -4,8 +4,21 @@ import json
 import os
 import subprocess
 
+from gloo_bypass_tools.model import prediction
+from gloo_bypass_tools.study import definition, estimates
+from gloo_bypass_tools.study.printed.technique_entries import EIGHT_BLOCKS
+
 # So that a rank computes alike whatever their number.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
+DEFAULT_BATCH = 8
+# Of the models that studies name.
+PARAMETERS = {
+    definition.TINY: 45_952,
+    definition.MODEL: prediction.MODEL.parameter_count(),
+    str(EIGHT_BLOCKS[1]): 436_224,
+}
+# What changes what a step computes, so that nothing is known of its time.
+OTHER_WORK = ("--batch-size", "--seq-length", "--accumulate")
 
 
 def environment(**settings):
@@ -16,6 +29,27 @@ def problem_of(flags, own):
     """Why `flags`, which would win over the study's own, cannot go to ddp_train, or ''. `own`: {flag: what sets it}."""
     set_twice = (name for name in (flag.partition("=")[0] for flag in flags) if name in own)
     return next((f'{name} after "--": {own[name]}' for name in set_twice), "")
+
+
+def values_of(words):
+    """[(flag, its value)] of a command's words, --flag=value and --flag value."""
+    parts = [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    return list(zip(parts, parts[1:]))
+
+
+def model_of(chosen, model):
+    """The model's name, or its file: of the flags `chosen`, or, where they name none, of the flags `model`."""
+    named = [value for flag, value in values_of(chosen) if flag in ("--model", "--model-config")]
+    return named[-1] if named else model[1]
+
+
+def computing_s(chosen, name, ranks):
+    """What a step of so many ranks computes, on a quick machine with this one's cores; None where that is not known of
+    the model or `chosen`, the flags of ddp_train, change it."""
+    if name not in PARAMETERS or any(flag.partition("=")[0] in OTHER_WORK for flag in chosen):
+        return None
+    crowd = max(1.0, ranks / len(os.sched_getaffinity(0)))
+    return crowd * (DEFAULT_BATCH * estimates.SAMPLE_S if name == definition.MODEL else estimates.TINY_STEP_S)
 
 
 def reason_of(status, said):
