@@ -14,7 +14,6 @@ constexpr const char* kReductionNames[kReductions] = {"sum", "average", "product
 constexpr std::uint64_t kInPieces = 0x80;  // beside the reduction
 
 bool isFloatingPoint(ElementType type) { return type >= ElementType::kFloat16; }
-bool reduces(Kind kind) { return kind <= Kind::kReduceScatter; }
 bool hasRoot(Kind kind) {
   return kind == Kind::kReduce || kind == Kind::kGather || kind == Kind::kBroadcast || kind == Kind::kScatter;
 }
@@ -48,6 +47,8 @@ Shape shapeOf(Kind kind, bool root, int size) {
 }
 
 }  // namespace
+
+bool reduces(Kind kind) { return kind <= Kind::kReduceScatter; }
 
 std::size_t sizeOf(ElementType type) {
   constexpr std::uint8_t kSizes[kElementTypes] = {1, 1, 1, 2, 4, 8, 2, 2, 4, 8};
@@ -94,13 +95,14 @@ std::optional<Description> descriptionOf(const DescriptionWords& words) {
                      (byte(2) & kInPieces) != 0};
 }
 
+std::string textOfWords(const DescriptionWords& words) {
+  const auto description = descriptionOf(words);
+  return description ? textOf(*description) : "something that no rank of this version calls";
+}
+
 std::string disagreement(int rank, const DescriptionWords& words, int other, const DescriptionWords& others) {
   if (other < rank) return disagreement(other, others, rank, words);
-  const auto called = [](const DescriptionWords& of) {
-    const auto description = descriptionOf(of);
-    return description ? textOf(*description) : std::string("something that no rank of this version calls");
-  };
-  const std::string first = called(words), second = called(others);
+  const std::string first = textOfWords(words), second = textOfWords(others);
   const std::string what = first == second
                                ? fmt::format("both call {}, with blocks of other lengths than the other expects", first)
                                : fmt::format("rank {} calls {}, rank {} calls {}", rank, first, other, second);

@@ -56,6 +56,7 @@ std::size_t sizeOf(ElementType type);  // bytes
 const char* nameOf(Kind kind);         // "all-reduce"
 const char* nameOf(ElementType type);  // "float32"
 const char* nameOf(Reduction reduction);
+bool reduces(Kind kind);
 // Whether elements of this type can be reduced so: no average of integers, no bits of floating-point numbers.
 bool isDefined(Reduction reduction, ElementType type);
 
@@ -84,6 +85,8 @@ struct DescriptionWords {
 DescriptionWords wordsOf(const Description& description);
 // Words from a peer are hostile: nullopt if no rank of this version writes them.
 std::optional<Description> descriptionOf(const DescriptionWords& words);
+// As of a description; in words where they are none.
+std::string textOfWords(const DescriptionWords& words);
 
 // "ranks 0 and 1 of this group disagree: rank 0 calls ..., rank 1 calls ...": the lower rank first, so that both say
 // the same.

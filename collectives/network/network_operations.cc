@@ -13,6 +13,11 @@ namespace {
 // Short messages under way to one peer.
 constexpr std::size_t kCopiesAPeer = 8;
 
+// How far ahead of `operation` that one is whose number has these lower 24 bits.
+std::int32_t ahead(std::uint32_t bits, std::uint64_t operation) {
+  return static_cast<std::int32_t>((bits - static_cast<std::uint32_t>(operation)) << 8) >> 8;
+}
+
 // The same in every rank: of counts that all know.
 std::size_t bytesOf(Call call, int size) {
   call.whole = nullptr;
@@ -60,6 +65,7 @@ bool NetworkOperations::begin(const Call& call, std::span<const int> ranks, std:
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   const int place = all ? rank_ : static_cast<int>(own - ranks.begin());
   const int size = all ? size_ : static_cast<int>(ranks.size());
+  judgeStray();
   if (all) number = operations_ + 1;
   if (number >= firstLost_) return false;
   operations_ = number;
@@ -72,6 +78,7 @@ bool NetworkOperations::begin(const Call& call, std::span<const int> ranks, std:
                                  .schedule = &scheduleFor(call, choice, ranks, {place, size, call.root}),
                                  .place = place,
                                  .size = size}));
+  judgeHeadersAhead();
   return true;
 }
 
@@ -91,6 +98,7 @@ const Schedule& NetworkOperations::scheduleFor(const Call& call, const Choice& c
 }
 
 void NetworkOperations::advance() {
+  judgeStray();
   if (!isLost()) failIf(operation_.advance());
 }
 
@@ -178,6 +186,51 @@ void NetworkOperations::onPeerFailed(const Peer& peer, const ControlMessage& mes
   Error error{ErrorScope::kDevice, aborted ? ErrorCode::kPeerClosed : message.code,
               message.text.empty() ? fmt::format("rank {} has failed", peer.rank()) : message.text};
   fail(std::move(error), message.operation);
+}
+
+void NetworkOperations::onHeader(Peer& peer, std::uint32_t operation) {
+  const std::int32_t before = ahead(operation, operations_);
+  if (before > 0) {
+    peer.headersAhead.push_back(operation);
+  } else if (before < 0 || !operation_.expects(peer)) {
+    receiveStray(peer, operation);
+  }
+}
+
+// Of those that came before the operation that has begun; most are its own, and received.
+void NetworkOperations::judgeHeadersAhead() {
+  for (const auto& peer : peers_) {
+    if (peer == nullptr) continue;
+    while (!peer->headersAhead.empty() && ahead(peer->headersAhead.front(), operations_) <= 0) {
+      const std::uint32_t operation = peer->headersAhead.front();
+      peer->headersAhead.pop_front();
+      if (ahead(operation, operations_) < 0 || !operation_.expects(*peer)) receiveStray(*peer, operation);
+    }
+  }
+}
+
+void NetworkOperations::receiveStray(Peer& peer, std::uint32_t operation) {
+  if (failure_ || stray_.bytes != nullptr) return;
+  stray_.bytes = std::make_unique_for_overwrite<std::byte[]>(OutgoingCopies::kMostBytes);
+  stray_.transfer.owner = this;
+  failIf(peer.receive(stray_.transfer, collectiveKey(operation, 0), stray_.bytes.get(), OutgoingCopies::kMostBytes));
+  judgeStray();
+}
+
+void NetworkOperations::judgeStray() {
+  if (failure_ || !stray_.length) return;
+  const int other = stray_.transfer.peer->rank();
+  const auto header = decodeOperationHeader(std::span(stray_.bytes.get(), *stray_.length));
+  if (!header) {
+    return fail({ErrorScope::kDevice, ErrorCode::kPeerViolatedProtocol,
+                 fmt::format("rank {} began an operation as no correct rank does, seen by rank {}", other, rank_)});
+  }
+  const Called& mine = called_[header->operation % kRemembered];
+  const bool differs = mine.number == header->operation && mine.words != header->description;
+  fail({ErrorScope::kDevice, ErrorCode::kInvalidArgument,
+        differs ? disagreement(rank_, mine.words, other, header->description)
+                : fmt::format("rank {} sends to rank {}, which expects nothing from it, in {}", other, rank_,
+                              textOfWords(header->description))});
 }
 
 void NetworkOperations::onProgramMessage(Peer& peer, std::uint32_t tag) {

@@ -30,7 +30,7 @@
 
 namespace gloo_bypass::collectives {
 
-class NetworkOperations final : private PeerEvents {
+class NetworkOperations final : private PeerEvents, private TransferOwner {
  public:
   // From here on a wait is long: ranks compare what they have called.
   static constexpr Duration kLongWait = std::chrono::milliseconds(200);
@@ -88,6 +88,13 @@ class NetworkOperations final : private PeerEvents {
     std::uint64_t number = 0;
     DescriptionWords words;
   };
+  // A header of a peer from which this rank expects none: they have called different things, and if neither waits for
+  // the other nobody else notices.
+  struct Stray {
+    Transfer transfer;
+    std::unique_ptr<std::byte[]> bytes;  // null: there is none
+    std::optional<std::size_t> length;   // once it is here
+  };
 
   std::vector<std::unique_ptr<Peer>> makePeers();
   // Whether the operation under way, or the last one, is lost.
@@ -100,12 +107,18 @@ class NetworkOperations final : private PeerEvents {
   void fail(Error error) { fail(std::move(error), operations_ + (operation_.over() ? 1 : 0)); }
   void onControl(Peer& peer, const ControlMessage& message) override;
   void onPeerFailed(const Peer& peer, const ControlMessage& message);
+  void onHeader(Peer& peer, std::uint32_t operation) override;
   void onProgramMessage(Peer& peer, std::uint32_t tag) override;
+  void onTransferEnd(Transfer&, std::size_t length) noexcept override { stray_.length = length; }
+  void judgeHeadersAhead();
+  void receiveStray(Peer& peer, std::uint32_t operation);
+  void judgeStray();
   void onEnded(Peer& peer) override;
 
   const int rank_, size_;
   const std::vector<int> hostOf_;
   const ChoiceTable choices_;
+  Stray stray_;
   const std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: this one
   OutgoingCopies copies_;
   OperationRun operation_;

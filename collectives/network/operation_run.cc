@@ -11,11 +11,6 @@ namespace {
 
 Status wrong(ErrorCode code, std::string message) { return {ErrorScope::kDevice, code, std::move(message)}; }
 
-std::string textOf(const DescriptionWords& words) {
-  const auto description = descriptionOf(words);
-  return description ? collectives::textOf(*description) : "something that no rank of this version calls";
-}
-
 }  // namespace
 
 OperationRun::OperationRun(int rank, std::span<const std::unique_ptr<Peer>> peers, OutgoingCopies& copies)
@@ -239,7 +234,7 @@ Status OperationRun::take(const Ended& ended) {
     const int from = order_.schedule->steps[transfer.step].peers[transfer.place];
     return wrong(ErrorCode::kPeerViolatedProtocol,
                  fmt::format("rank {} sent {} bytes to rank {} where {} belong, in {}", from, ended.length, rank_,
-                             transfer.bytes, textOf(words_)));
+                             transfer.bytes, textOfWords(words_)));
   }
   if (transfer.sends) --sendsUnderWay_;
   SliceRun& slice = slices_[transfer.slot];
@@ -268,7 +263,7 @@ Status OperationRun::takeHeader(int rank, std::size_t length) {
       if (transfer.bytes != payload) {
         return wrong(ErrorCode::kPeerViolatedProtocol,
                      fmt::format("rank {} sent {} bytes to rank {} where {} belong, in {}", rank, payload, rank_,
-                                 transfer.bytes, textOf(words_)));
+                                 transfer.bytes, textOfWords(words_)));
       }
     }
   }
@@ -282,7 +277,7 @@ Status OperationRun::checkHeader(int rank, const OperationHeader& header) const 
   const Partner& with = partners_[static_cast<std::size_t>(rank)];
   if (header.bytes != with.receiveBytes) {
     return wrong(ErrorCode::kInvalidArgument,
-                 fmt::format("{}: rank {} sends {} bytes to rank {}, which expects {}", textOf(words_), rank,
+                 fmt::format("{}: rank {} sends {} bytes to rank {}, which expects {}", textOfWords(words_), rank,
                              header.bytes, rank_, with.receiveBytes));
   }
   const OperationHeader own = headerFor(with);
@@ -291,8 +286,8 @@ Status OperationRun::checkHeader(int rank, const OperationHeader& header) const 
         ErrorCode::kConfiguration,
         fmt::format("{}: rank {} chose {} and parts of 2^{} bytes, rank {} {} and 2^{}: start every rank with the "
                     "same settings and version",
-                    textOf(words_), rank, nameOf(header.algorithm), header.log2PartBytes, rank_, nameOf(own.algorithm),
-                    own.log2PartBytes));
+                    textOfWords(words_), rank, nameOf(header.algorithm), header.log2PartBytes, rank_,
+                    nameOf(own.algorithm), own.log2PartBytes));
   }
   return {};
 }

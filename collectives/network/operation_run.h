@@ -58,6 +58,8 @@ class OperationRun final : private TransferOwner {
   Status compare(const Peer& peer, std::uint64_t number, const DescriptionWords& words) const;
   // Of the ranks from which messages come: those that have not come; if all have, those whose data is missing.
   std::vector<int> awaited() const;
+  // The operation begun last has messages from this peer.
+  bool expects(const Peer& peer) const { return partners_[static_cast<std::size_t>(peer.rank())].receives > 0; }
   // Its first message is here.
   bool hasCome(const Peer& peer) const { return partners_[static_cast<std::size_t>(peer.rank())].agrees; }
 

@@ -97,6 +97,8 @@ void Peer::onMessageAnnounced(MessageKey key, std::size_t) noexcept {
     receiveControl();
   } else if (const auto tag = programTag(key)) {
     events_.onProgramMessage(*this, *tag);
+  } else if (const auto of = collectiveTag(key); of && of->index == 0) {
+    events_.onHeader(*this, of->operation);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -43,7 +44,9 @@ struct Transfer {
 class PeerEvents {
  public:
   virtual void onControl(Peer& peer, const ControlMessage& message) = 0;
-  virtual void onProgramMessage(Peer& peer, std::uint32_t tag) = 0;  // announced, and no receive was posted
+  // Announced, and no receive was posted.
+  virtual void onHeader(Peer& peer, std::uint32_t operation) = 0;  // the lower 24 bits of its number
+  virtual void onProgramMessage(Peer& peer, std::uint32_t tag) = 0;
   // It can no longer be reached: peer.ended() says why. What had arrived can still be received.
   virtual void onEnded(Peer& peer) = 0;
 
@@ -77,6 +80,8 @@ class Peer final : public ChannelObserver {
 
   // The peer's latest kCalled.
   std::optional<ControlMessage> lastCall;
+  // Of its headers that are here: operations that this rank has not begun, the earliest first.
+  std::deque<std::uint32_t> headersAhead;
 
  private:
   void onSendComplete(OperationToken token) noexcept override { endTransfer(token, 0); }

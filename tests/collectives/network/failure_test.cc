@@ -106,6 +106,51 @@ TEST(Network_Mismatch, BothOnlyReceive_IsFoundThoughNobodySends) {
   });
 }
 
+// Nobody waits for the other: both have sent their vector and go on.
+TEST(Network_Mismatch, BothOnlySend_IsFoundByTheNextCall) {
+  for (const std::size_t count : {5, 100'000}) {  // behind the header, and by itself
+    Ranks ranks(2);
+    inThreads(2, [&](int rank) {
+      Buffers b(Kind::kBroadcast, ElementType::kFloat32, rank, 2);
+      b.inputs({count});
+      Call call = b.call();
+      call.root = rank;
+      Status status = ranks[rank].run(call, soon());
+      if (status.ok()) status = allReduce(ranks[rank], 5, rank, 2);
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+      EXPECT_THAT(status.error().message,
+                  AllOf(HasSubstr("rank 0 calls broadcast of"), HasSubstr("from rank 0, rank 1 calls broadcast of")));
+    });
+  }
+}
+
+// Rank 1 is far ahead: what it sends is not expected in the operation in which rank 0 comes to it.
+TEST(Network_Mismatch, HeadersOfLaterOperations_AreJudgedWhenTheirTurnComes) {
+  Ranks ranks(2);
+  std::barrier ahead(2);
+  inThreads(2, [&](int rank) {
+    const auto broadcast = [&](int root) {
+      Buffers b(Kind::kBroadcast, ElementType::kFloat32, rank, 2);
+      rank == root ? b.inputs({5}) : b.outputs({5});
+      Call call = b.call();
+      call.root = root;
+      return ranks[rank].run(call, soon());
+    };
+    if (rank == 1) {
+      for (int i = 0; i < 3; ++i) ASSERT_TRUE(broadcast(1).ok());
+      ahead.arrive_and_wait();
+      return;
+    }
+    ahead.arrive_and_wait();
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(broadcast(1).ok());
+    Status status = broadcast(0);
+    if (status.ok()) status = broadcast(0);
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.error().message, HasSubstr("rank 0 calls broadcast of 5 float32 from rank 0, rank 1 calls"));
+  });
+}
+
 TEST(Network_Mismatch, CountsOfBlocksDiffer_NamesBothRanksAndCounts) {
   Ranks ranks(2);
   inThreads(2, [&](int rank) {

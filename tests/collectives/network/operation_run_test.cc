@@ -57,6 +57,7 @@ class TakingTransport final : public Transport {
 
 struct NoEvents final : PeerEvents {
   void onControl(Peer&, const ControlMessage&) override {}
+  void onHeader(Peer&, std::uint32_t) override {}
   void onProgramMessage(Peer&, std::uint32_t) override {}
   void onEnded(Peer&) override {}
 };
