@@ -35,7 +35,7 @@ using Json = nlohmann::json;
 // Ranks of one group must have the same: what they write into shared memory and onto the wire, what they agree on when
 // the group is made, the built-in table of choices, the vectors for which a rank uses several lanes, and the pieces of
 // operations on a GPU's tensors.
-constexpr int kProtocol = 6;
+constexpr int kProtocol = 7;
 constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
 
 // What a rank publishes.

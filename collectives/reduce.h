@@ -19,6 +19,11 @@ namespace gloo_bypass::collectives {
 void reduce(Reduction reduction, ElementType type, std::byte* output, std::span<const std::byte* const> inputs,
             std::size_t count, int ranks);
 
+// Whether the sum of elements whose average fits may not fit itself: who adds in several steps divides first.
+inline bool averagesOverflow(Reduction reduction, ElementType type) {
+  return reduction == Reduction::kAverage && type == ElementType::kFloat16;
+}
+
 // Divides by `ranks` if the reduction is kAverage.
 void finish(Reduction reduction, ElementType type, std::byte* values, std::size_t count, int ranks);
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "collectives/reduce.h"
 #include "collectives/vector_part.h"
 
 namespace gloo_bypass::collectives {
@@ -99,6 +100,8 @@ Status HierarchicalExecutor::run(const Call& call, TimePoint deadline) {
 }
 
 Status HierarchicalExecutor::runKind(const Call& call) {
+  // Sums within hosts, of which only the network makes an average, may not fit in what they are an average of.
+  if (reduces(call.kind) && averagesOverflow(call.reduction, call.type)) return throughNetwork(call);
   switch (call.kind) {
     case Kind::kAllReduce:
       return isByLeaders(call) ? allReduceByLeaders(call) : allReduceByPlaces(call);

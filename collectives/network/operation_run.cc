@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "collectives/reduce.h"
+
 namespace gloo_bypass::collectives {
 namespace {
 
@@ -23,8 +25,10 @@ Status OperationRun::begin(const Call& call, const Order& order) {
   order_ = order;
   words_ = wordsOf(describe(call));
   layout_.emplace(call, order.place, order.size, order.schedule->parts, order.choice.partBytes);
-  sumsAtOnce_ =
+  const bool sumsAtOnce =
       order.size <= 2 || order.choice.algorithm == Algorithm::kOneShot || order.choice.algorithm == Algorithm::kDirect;
+  averages_ = reduces(call.kind) && call.reduction == Reduction::kAverage && !sumsAtOnce;
+  dividesFirst_ = averages_ && averagesOverflow(call.reduction, call.type);
   nextSlice_ = sendsUnderWay_ = 0;
   slicesAtOnce_ = kSlicesUnderWay;
   slicesLeft_ = layout_->slices();
@@ -111,7 +115,8 @@ Status OperationRun::beginSlices() {
   for (std::uint32_t slot = 0; slot < slicesAtOnce_ && nextSlice_ < layout_->slices(); ++slot) {
     SliceRun& slice = slices_[slot];
     if (slice.active()) continue;
-    slice.begin(*order_.schedule, *layout_, nextSlice_++, rank_, *this, slot);
+    slice.begin(*order_.schedule, *layout_, nextSlice_++, rank_, *this, slot, call_,
+                dividesFirst_ ? static_cast<int>(peers_.size()) : 0);
     if (slice.stepsOver()) {
       slice.finish(call_, 0);
       --slicesLeft_;
@@ -321,9 +326,7 @@ void OperationRun::endStep(SliceRun& slice, std::uint32_t slot, std::uint32_t st
   }
   slice.endStep();
   if (!slice.stepsOver()) return;
-  const bool adds = call_.kind <= Kind::kReduceScatter;
-  const bool divides = adds && call_.reduction == Reduction::kAverage && !sumsAtOnce_;
-  slice.finish(call_, divides ? static_cast<int>(peers_.size()) : 0);
+  slice.finish(call_, averages_ && !dividesFirst_ ? static_cast<int>(peers_.size()) : 0);
   --slicesLeft_;
 }
 

@@ -97,10 +97,8 @@ class OperationRun final : private TransferOwner {
   Status send(SliceRun& slice, std::uint32_t slot, std::uint32_t step);
   Status receive(SliceRun& slice, std::uint32_t step, std::size_t place);
   Status receiveAllFrom(int rank);
-  // What steps add with: an average divides at the end unless each sum has all ranks in it.
-  Reduction stepReduction() const {
-    return call_.reduction == Reduction::kAverage && !sumsAtOnce_ ? Reduction::kSum : call_.reduction;
-  }
+  // What steps add with: an average divides at the end, or first, unless each sum has all ranks in it.
+  Reduction stepReduction() const { return averages_ ? Reduction::kSum : call_.reduction; }
   void complete(SliceRun& slice, std::uint32_t slot, std::uint32_t step);
   void endStep(SliceRun& slice, std::uint32_t slot, std::uint32_t step);
 
@@ -114,7 +112,8 @@ class OperationRun final : private TransferOwner {
   Order order_;
   DescriptionWords words_;
   std::optional<DataLayout> layout_;
-  bool sumsAtOnce_ = false;  // each sum has all ranks in it, so that an average needs no division later
+  bool averages_ = false;      // sums, which are divided once, by the number of ranks
+  bool dividesFirst_ = false;  // what ranks add, not their sum
   std::array<SliceRun, kMostSlicesUnderWay> slices_;
   std::size_t slicesAtOnce_ = kSlicesUnderWay;
   std::size_t nextSlice_ = 0, slicesLeft_ = 0;

@@ -7,7 +7,7 @@
 namespace gloo_bypass::collectives {
 
 void SliceRun::begin(const Schedule& schedule, const DataLayout& layout, std::size_t index, int rank,
-                     TransferOwner& owner, std::uint32_t slot) {
+                     TransferOwner& owner, std::uint32_t slot, const Call& call, int divisor) {
   schedule_ = &schedule;
   layout_ = &layout;
   index_ = index;
@@ -37,12 +37,31 @@ void SliceRun::begin(const Schedule& schedule, const DataLayout& layout, std::si
     reserve(step, state);
   }
   arriving_.resize(transfers_.size());
+  const std::size_t divided = reserved_;
+  for (int part = 0; divisor > 0 && part < schedule.parts; ++part) {
+    const Region region = layout.region(index, {part, part + 1});
+    if (region.input != nullptr) reserved_ += region.count * layout.elementBytes();
+  }
   if (reserved_ > memoryBytes_) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(reserved_);
     memoryBytes_ = reserved_;
   }
   places_.clear();
   for (int part = 0; part < schedule.parts; ++part) places_.push_back(layout.region(index, {part, part + 1}).input);
+  if (divisor > 0) divide(memory_.get() + divided, call, divisor);
+}
+
+// One part behind the other, as they lie in a vector: a step may send several.
+void SliceRun::divide(std::byte* to, const Call& call, int divisor) {
+  for (int part = 0; part < schedule_->parts; ++part) {
+    const Region region = layout_->region(index_, {part, part + 1});
+    if (region.input == nullptr) continue;
+    const std::size_t bytes = region.count * layout_->elementBytes();
+    if (bytes > 0) std::memcpy(to, region.input, bytes);
+    collectives::finish(call.reduction, call.type, to, region.count, divisor);
+    places_[static_cast<std::size_t>(part)] = to;
+    to += bytes;
+  }
 }
 
 void SliceRun::reserve(const Step& step, const StepState& state) {

@@ -34,9 +34,10 @@ class SliceRun {
   };
 
   // `schedule` and `layout` must outlive the run. A step without data has no messages, except in the first slice: its
-  // messages say which operation they belong to.
+  // messages say which operation they belong to. `divisor`: what this rank adds is divided by it first, in memory of
+  // the run's own; 0: is not.
   void begin(const Schedule& schedule, const DataLayout& layout, std::size_t index, int rank, TransferOwner& owner,
-             std::uint32_t slot);
+             std::uint32_t slot, const Call& call, int divisor);
   bool active() const { return stepsLeft_ > 0 || unfinished_; }
   bool stepsOver() const { return stepsLeft_ == 0; }
   std::size_t index() const { return index_; }
@@ -70,6 +71,7 @@ class SliceRun {
     bool reduced = false;  // on arrival
   };
   void reserve(const Step& step, const StepState& state);
+  void divide(std::byte* to, const Call& call, int divisor);
   std::byte* result(std::size_t step);  // of a reduction
   std::byte* at(const Aside& aside) const {
     return aside.elsewhere != nullptr ? aside.elsewhere : memory_.get() + aside.offset;

@@ -1,6 +1,9 @@
 #include "tests/collectives/every_kind.h"
 
+#include <cstdint>
+#include <cstring>
 #include <string>
+#include <vector>
 
 #include "transport/progress/progress_engine.h"
 
@@ -23,6 +26,27 @@ TimePoint soon() { return monotonicNow() + kPatience; }
     return ::testing::AssertionFailure() << describe(c, reduction, rank) << ": " << status.error().message;
   const std::string fault = collectives::faultOf(c, rank, reduction, b);
   return fault.empty() ? ::testing::AssertionSuccess() : ::testing::AssertionFailure() << fault;
+}
+
+::testing::AssertionResult averagesLargeHalves(Executor& executor, const Case& c, int rank) {
+  constexpr std::uint16_t kLarge = 0x78e2;  // 40,000 as float16
+  Buffers b = buffersFor(c, rank);
+  for (std::size_t block = 0; block < b.call().inputs.size(); ++block) {
+    const std::vector<std::uint16_t> values(b.call().inputs[block].count, kLarge);
+    std::memcpy(const_cast<std::byte*>(b.call().inputs[block].data), values.data(), values.size() * sizeof(kLarge));
+  }
+  b.call().reduction = Reduction::kAverage;
+  const Status status = executor.run(b.call(), soon());
+  if (!status.ok()) return ::testing::AssertionFailure() << status.error().message;
+  for (const std::vector<std::byte>& bytes : b.outputMemory()) {
+    std::vector<std::uint16_t> values(bytes.size() / sizeof(kLarge));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(kLarge));
+    for (const std::uint16_t value : values) {
+      if (value == kLarge) continue;
+      return ::testing::AssertionFailure() << describe(c, Reduction::kAverage, rank) << " gives " << std::hex << value;
+    }
+  }
+  return ::testing::AssertionSuccess();
 }
 
 std::vector<Case> casesOf(Kind kind, int size) {

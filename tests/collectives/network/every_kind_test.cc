@@ -75,6 +75,39 @@ TEST_P(Network_EveryKind, AverageAndMaximum_GiveThePlainResult) {
   }
 }
 
+TEST_P(Network_EveryKind, AverageOfLargeHalves_DoesNotOverflow) {
+  constexpr int kSize = 4;
+  for (int a = 0; a < kAlgorithms; ++a) {
+    const auto algorithm = static_cast<Algorithm>(a);
+    auto executors = test::connected(GetParam(), kSize, [&](NetworkOptions& options) {
+      options.choices.prefer(algorithm);
+      options.hostOf = {0, 0, 1, 1};
+    });
+    test::inThreads(kSize, [&](int rank) {
+      for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kReduceScatter}) {
+        if (findAlgorithm(kind, algorithm) == nullptr) continue;
+        for (const bool inPlace : {false, true}) {
+          const Case c{kind, ElementType::kFloat16, 1001, kSize, 1, false, inPlace};
+          ASSERT_TRUE(test::averagesLargeHalves(*executors[static_cast<std::size_t>(rank)], c, rank))
+              << nameOf(algorithm);
+        }
+      }
+    });
+    if (HasFailure()) return;
+  }
+}
+
+TEST_P(Network_EveryKind, AverageOfLargeHalves_InSeveralSlices_DoesNotOverflow) {
+  constexpr int kSize = 4;
+  auto executors = test::connected(GetParam(), kSize);
+  test::inThreads(kSize, [&](int rank) {
+    for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kReduceScatter}) {
+      const Case c{kind, ElementType::kFloat16, 1'500'001, kSize, 1, false, rank % 2 == 0};
+      ASSERT_TRUE(test::averagesLargeHalves(*executors[static_cast<std::size_t>(rank)], c, rank));
+    }
+  });
+}
+
 // Random numbers, so that another order of additions gives other bits.
 TEST_P(Network_EveryKind, AllReduce_GivesAllRanksTheSameBitsEveryTime) {
   constexpr int kSize = 5;
