@@ -29,7 +29,7 @@ OperationQueue::~OperationQueue() {
   if (thread_.joinable()) thread_.join();
 }
 
-Status OperationQueue::run(const Call& call, TimePoint deadline) {
+Status OperationQueue::run(const Call& call, std::chrono::milliseconds timeout) {
   for (Task begun; takeBegun(begun); begun = {}) execute(std::move(begun));
   bool now = false;
   {
@@ -38,14 +38,14 @@ Status OperationQueue::run(const Call& call, TimePoint deadline) {
     busy_ = busy_ || now;
   }
   if (now) {
-    Status status = perform(call, deadline);
+    Status status = perform(call, monotonicNow() + timeout);
     endTurn();
     return status;
   }
   // Something is under way before it.
   Status result;
   bool ended = false;
-  start(call, deadline, [&](Status status) {
+  start(call, timeout, [&](Status status) {
     MutexLock lock(mutex_);
     result = std::move(status);
     ended = true;
@@ -72,11 +72,11 @@ bool OperationQueue::takeBegun(Task& task) {
   return true;
 }
 
-void OperationQueue::start(const Call& call, TimePoint deadline, std::function<void(Status)> done) {
+void OperationQueue::start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) {
   Task task{call,
             {call.inputs.begin(), call.inputs.end()},
             {call.outputs.begin(), call.outputs.end()},
-            deadline,
+            timeout,
             std::move(done)};
   MutexLock lock(mutex_);
   if (!thread_.joinable()) {
@@ -84,6 +84,7 @@ void OperationQueue::start(const Call& call, TimePoint deadline, std::function<v
     thread_ = std::thread([this] { serve(); });
   }
   task.begun = !busy_ && tasks_.empty() && executor_.begin(call);
+  if (task.begun) task.begunAt = monotonicNow();
   const bool wakes = !task.begun;
   tasks_.push_back(std::move(task));
   if (wakes) begun_.notifyOne();
@@ -112,7 +113,7 @@ void OperationQueue::execute(Task task) {
   task.call.inputs = task.inputs;
   task.call.outputs = task.outputs;
   // The turn ends after the report, so that operations are reported in their order.
-  Status status = perform(task.call, task.deadline);
+  Status status = perform(task.call, (task.begun ? task.begunAt : monotonicNow()) + task.timeout);
   {
     MutexLock lock(mutex_);
     reports_ = true;
@@ -194,20 +195,16 @@ Status OrderedGroup::check(const Message& message, bool sends) const {
                       message.peer)};
 }
 
-TimePoint OrderedGroup::deadlineAfter(std::chrono::milliseconds timeout) const {
-  return monotonicNow() + (timeout.count() > 0 ? timeout : place_.timeout);
-}
-
 Status OrderedGroup::run(const Call& call, std::chrono::milliseconds timeout) {
   if (Status status = check(call); !status) return status;
-  return queue_->run(call, deadlineAfter(timeout));
+  return queue_->run(call, timeoutOr(timeout));
 }
 
 void OrderedGroup::start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done) {
   if (Status status = check(call); !status) {
     done(std::move(status));
   } else {
-    queue_->start(call, deadlineAfter(timeout), std::move(done));
+    queue_->start(call, timeoutOr(timeout), std::move(done));
   }
 }
 

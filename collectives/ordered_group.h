@@ -27,10 +27,11 @@ class OperationQueue {
   // What still waits is aborted.
   ~OperationQueue();
 
-  Status run(const Call& call, TimePoint deadline);
+  // `timeout` counts from its turn: what waits behind others is not late.
+  Status run(const Call& call, std::chrono::milliseconds timeout);
   // A small operation with nothing before it begins here (Executor::begin), and no thread wakes up for it: the one that
-  // waits for it ends it, or the next operation, or hasten().
-  void start(const Call& call, TimePoint deadline, std::function<void(Status)> done);
+  // waits for it ends it, or the next operation, or hasten(). Its timeout counts from here.
+  void start(const Call& call, std::chrono::milliseconds timeout, std::function<void(Status)> done);
   // Runs what was started and has not ended, on this thread, until `reached` or nothing is left that it could run.
   void assist(const std::function<bool()>& reached);
   // Wakes the queue's thread.
@@ -42,9 +43,10 @@ class OperationQueue {
     Call call;  // with the spans of the vectors below, once it runs
     std::vector<ConstBlock> inputs;
     std::vector<Block> outputs;
-    TimePoint deadline;
+    std::chrono::milliseconds timeout;
     std::function<void(Status)> done;
     bool begun = false;
+    TimePoint begunAt{};
   };
 
   bool takeBegun(Task& task);
@@ -95,7 +97,9 @@ class OrderedGroup final : public Group {
   Status checkOwner() const;
   Status check(const Call& call) const;
   Status check(const Message& message, bool sends) const;
-  TimePoint deadlineAfter(std::chrono::milliseconds timeout) const;
+  std::chrono::milliseconds timeoutOr(std::chrono::milliseconds timeout) const {
+    return timeout.count() > 0 ? timeout : place_.timeout;
+  }
 
   const GroupPlace place_;
   const int forks_;  // of this process when it was made
