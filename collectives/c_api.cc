@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "collectives/group.h"
 #include "collectives/interruption.h"
 #include "transport/base/c_text.h"
+#include "transport/base/exhausted.h"
 #include "transport/base/printable.h"
 #include "transport/progress/progress_engine.h"
 
@@ -60,6 +62,9 @@ template <typename F>
 int guarded(char* error, std::size_t capacity, F f) noexcept {
   try {
     return f();
+  } catch (const std::system_error& thrown) {  // a thread that cannot start
+    copyInC(noThread(thrown), error, capacity);
+    return GLOO_BYPASS_FAILED;
   } catch (const std::exception& thrown) {
     copyInC(thrown.what(), error, capacity);
     return GLOO_BYPASS_FAILED;

@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -47,14 +49,29 @@ struct Card {
   MeetingSecret secret{};
 };
 
+// The largest group of this process on its host. A part of a group shares the host's cores with the other parts.
+std::atomic<int> mostOnHost{1};
+
+// torchrun says how many ranks it has started, before the first group is there.
+int ranksOnHost() {
+  const char* const started = std::getenv("LOCAL_WORLD_SIZE");
+  return std::max(mostOnHost.load(), std::clamp(started == nullptr ? 1 : std::atoi(started), 1, 1 << 16));
+}
+
 Error refused(ErrorCode code, std::string text) { return {ErrorScope::kSession, code, std::move(text)}; }
 
 std::vector<std::byte> textOf(const Card& card) {
-  const std::string text =
-      Json{{"protocol", card.protocol},     {"cores", card.cores.cores},   {"core_set", card.cores.coreSet},
-           {"threads", card.cores.threads}, {"transport", card.transport}, {"host", card.host},
-           {"place", card.place},           {"choices", card.choices},     {"secret", card.secret}}
-          .dump();
+  const std::string text = Json{
+      {"protocol", card.protocol},
+      {"cores", card.cores.cores},
+      {"core_set", card.cores.coreSet},
+      {"threads", card.cores.threads},
+      {"transport", card.transport},
+      {"host", card.host},
+      {"host_ranks", card.cores.hostRanks},
+      {"place", card.place},
+      {"choices", card.choices},
+      {"secret", card.secret}}.dump();
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
 }
@@ -66,9 +83,11 @@ std::optional<Card> cardIn(std::span<const std::byte> bytes) {
     const Json json = Json::parse(text, text + bytes.size());
     Card card;
     card.protocol = json.at("protocol").get<int>();
+    if (card.protocol != kProtocol) return card;  // which has other fields
     card.cores.cores = std::clamp(json.at("cores").get<int>(), 1, 1 << 16);
     card.cores.coreSet = json.at("core_set").get<std::vector<std::uint64_t>>();
     card.cores.threads = std::clamp(json.at("threads").get<int>(), 0, kMostThreads);
+    card.cores.hostRanks = std::clamp(json.at("host_ranks").get<int>(), 1, 1 << 16);
     card.transport = json.at("transport").get<std::string>();
     card.host = json.at("host").get<std::string>();
     card.place = json.at("place").get<std::string>();
@@ -141,7 +160,8 @@ Result<std::unique_ptr<FlatExecutor>> meet(const std::vector<int>& ranks, int ow
     cores.push_back(mates.back().cores);
   }
   const HostPlan plan = planFor(cores);
-  const Layout layout = Layout::of(static_cast<int>(mates.size()), plan.lanes);
+  const int lanes = mates.size() == 1 ? 1 : plan.lanes;  // one alone only copies
+  const Layout layout = Layout::of(static_cast<int>(mates.size()), lanes);
   HostMeeting meeting(own, ranks, layout, deadline);
   auto share = own == 0 ? meeting.lead(std::move(place)) : meeting.come(mates[0].place, mates[0].secret);
   if (!share) return share.error();
@@ -173,7 +193,8 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
   auto executor = meet(ranks, options.rank, cards, std::move(place), deadline);
   if (!executor) return executor.error();
   FlatExecutor& flat = *executor.value();
-  const NetworkOptions network{.rank = options.rank, .size = options.size, .timeout = options.timeout};
+  const NetworkOptions network{
+      .rank = options.rank, .size = options.size, .timeout = options.timeout, .silence = options.timeout};
   const auto connect = [name = link.transport, network, rendezvous, interface = options.interface,
                         &flat](const std::function<Status()>& stopped) -> Result<std::unique_ptr<NetworkExecutor>> {
     auto transport = acquireTransport(name, interface);
@@ -191,7 +212,12 @@ Result<std::unique_ptr<Group>> overMemory(const GroupOptions& options, const Lin
                 .carriers = {"MEMORY"},
                 .description = fmt::format("{} ranks of one host: flat shared memory, {}", options.size,
                                            threadsEach(flat.lanes()))};
-  auto messenger = std::make_unique<LateMessenger>(flat.messagesWanted(), connect);
+  std::unique_ptr<Messenger> messenger;
+  if (options.size == 1) {
+    messenger = std::make_unique<NoMessenger>();
+  } else {
+    messenger = std::make_unique<LateMessenger>(flat.messagesWanted(), connect);
+  }
   return std::unique_ptr<Group>(
       std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
 }
@@ -205,6 +231,7 @@ Result<std::unique_ptr<NetworkExecutor>> connectAll(const GroupOptions& options,
   const NetworkOptions network{.rank = options.rank,
                                .size = options.size,
                                .timeout = std::max(left, std::chrono::milliseconds(1)),
+                               .silence = options.timeout,
                                .hostOf = std::move(hostOf),
                                .choices = std::move(choices)};
   return NetworkExecutor::connect(network, std::move(transport).value(), rendezvous);
@@ -275,7 +302,7 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   auto place = alone || link.value().hasMemory ? MeetingPlace::open() : MeetingPlace();
   if (!place) return place.error();
   const Card own{.protocol = kProtocol,
-                 .cores = {usableCores(), coreSet(), link.value().threads},
+                 .cores = {usableCores(), coreSet(), link.value().threads, ranksOnHost()},
                  .transport = link.value().transport + (link.value().hasMemory ? " with memory links" : ""),
                  .host = options.host.empty() ? hostIdentity() : options.host,
                  .place = place.value().name(),
@@ -289,6 +316,9 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   for (const Card& card : cards.value()) identities.push_back(card.host);
   const std::vector<int> hostOf = hostsOf(identities);
   const Hosts hosts(options.rank, hostOf);
+  const int mates = static_cast<int>(hosts.mates().size());
+  for (int known = mostOnHost; known < mates && !mostOnHost.compare_exchange_weak(known, mates);) {
+  }
   // Not if every rank is alone on its host.
   const bool memoryServes = link.value().hasMemory && hosts.mostRanks() > 1 && hosts.mostRanks() <= Layout::kMostRanks;
   if (alone || (memoryServes && hosts.count() == 1)) {

@@ -51,6 +51,21 @@ class NetworkMessenger final : public Messenger {
   NetworkExecutor& network_;
 };
 
+// Of a group of one rank, which has no peers.
+class NoMessenger final : public Messenger {
+ public:
+  void send(const Message& message, Done done) override { refuse(message, done); }
+  void receive(const Message& message, Done done) override { refuse(message, done); }
+  bool wait(const std::function<bool()>& reached, TimePoint) override { return reached(); }
+  void abort() noexcept override {}
+  void onGroupFailed(const Error&) override {}
+
+ private:
+  static void refuse(const Message& message, const Done& done) {
+    done({ErrorScope::kOperation, ErrorCode::kInvalidArgument, "a group of one rank has no peers"}, message.peer);
+  }
+};
+
 //   kIdle ---a message of this rank, or of another, seen in the shared word---> kConnecting ---> kConnected
 //                                                                                    |               | abort
 //                                                                                    +-> kFailed <---+

@@ -116,8 +116,10 @@ bool FlatExecutor::begin(const Call& call) {
   const bool small = call.kind == Kind::kBarrier || isAtOnce(call);
   if (!small || !failed_ || failureNow().cause != Cause::kNone) return false;
   describe(call);
-  stageAtOnce(*lanes_[0], call);
-  lanes_[0]->publish(words_);
+  if (ranks_ > 1) {
+    stageAtOnce(*lanes_[0], call);
+    lanes_[0]->publish(words_);
+  }
   begun_ = true;
   return true;
 }
@@ -129,6 +131,11 @@ Status FlatExecutor::run(const Call& call, TimePoint deadline) {
   wait_.begin();
   const Failure failure = failureNow();
   if (failure.cause != Cause::kNone) return failed_ = errorOf(failure);
+  if (ranks_ == 1) {
+    begun_ = false;
+    runAlone(call);
+    return failed_;
+  }
 
   const bool manyBytes = words_.count > kBytesForLanes / sizeOf(call.type);
   if (threads_ && manyBytes) {
@@ -151,8 +158,19 @@ Status FlatExecutor::run(const Call& call, TimePoint deadline) {
   return failed_;
 }
 
+// Every kind gives a rank alone what it has.
+void FlatExecutor::runAlone(const Call& call) {
+  if (call.inputs.empty() || call.outputs.empty()) return;
+  const auto [input, count] = call.inputs[0];
+  std::byte* const output = call.outputs[0].data;
+  if (reduces(call.kind) && call.type == ElementType::kBool) {
+    sum(call, output, count, [&](int) { return input; });  // any byte but 0 is 1
+  } else {
+    copyUnlessSame(output, input, count * sizeOf(call.type));
+  }
+}
+
 void FlatExecutor::count(const Call& call) {
-  if (ranks_ == 1) return;
   std::uint64_t in = 0, out = 0;
   for (const ConstBlock& block : call.inputs) in += block.count;
   for (const Block& block : call.outputs) out += block.count;

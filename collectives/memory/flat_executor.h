@@ -71,6 +71,7 @@ class FlatExecutor final : public Executor {
   Cause departure(int peer) const;
   bool ended(int peer) const;
 
+  void runAlone(const Call& call);
   void count(const Call& call);
   Status runOn(Lane& lane, const Call& call);
   void describe(const Call& call);

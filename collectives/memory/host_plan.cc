@@ -16,7 +16,7 @@ int coresIn(std::span<const std::uint64_t> coreSet) {
 }  // namespace
 
 HostPlan planFor(std::span<const RankCores> ranks) {
-  const int count = static_cast<int>(ranks.size());
+  int count = static_cast<int>(ranks.size()), onHost = count;
   int least = std::numeric_limits<int>::max(), lanes = kMostThreads;
   bool limited = false;
   std::vector<std::uint64_t> all;
@@ -26,7 +26,12 @@ HostPlan planFor(std::span<const RankCores> ranks) {
     all.resize(std::max(all.size(), rank.coreSet.size()));
     for (std::size_t i = 0; i < rank.coreSet.size(); ++i) all[i] |= rank.coreSet[i];
     if (rank.threads > 0) lanes = std::min(lanes, rank.threads);
+    onHost = std::max(onHost, rank.hostRanks);
   }
+  // Other groups' ranks work at the same time, on the same cores unless these are bound to some.
+  const bool bound =
+      std::any_of(ranks.begin(), ranks.end(), [&](const RankCores& rank) { return rank.coreSet != all; });
+  if (limited || !bound) count = onHost;
   // Ranks may be bound to cores of their own. A cgroup's limit may be of one rank or of all together.
   const int cores = limited ? least : coresIn(all);
   return {std::clamp(std::min(cores / count, least), 1, lanes), count <= cores};

@@ -16,6 +16,7 @@ struct RankCores {
   int cores = 1;                       // that it may use: by its affinity mask and its cgroup's limit
   std::vector<std::uint64_t> coreSet;  // its mask, as transport/progress/core_use.h has it
   int threads = 0;                     // at most, by its settings; 0: nothing is set
+  int hostRanks = 1;                   // of the program on its host, as far as it knows: of other groups, too
 };
 
 struct HostPlan {

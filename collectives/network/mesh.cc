@@ -20,14 +20,15 @@ constexpr milliseconds kLookEvery{200};
 
 std::string keyOf(int rank) { return fmt::format("network/{}", rank); }
 
-Status openChannels(int rank, milliseconds timeout, Transport& transport, Peers peers) {
+Status openChannels(int rank, const MeshTimes& times, Transport& transport, Peers peers) {
   Status status;
   transport.progress().exclusive([&] {
     for (const auto& peer : peers) {
       if (peer == nullptr || !status.ok()) continue;
-      status = peer->open(
-          transport,
-          {.localRank = rank, .peerRank = peer->rank(), .connectTimeout = timeout, .silenceTimeout = timeout});
+      status = peer->open(transport, {.localRank = rank,
+                                      .peerRank = peer->rank(),
+                                      .connectTimeout = times.connect,
+                                      .silenceTimeout = times.silence});
     }
   });
   return status;
@@ -108,12 +109,12 @@ std::string inWords(const std::vector<int>& ranks) {
   return text;
 }
 
-Status connectMesh(int rank, milliseconds timeout, Transport& transport, Rendezvous& rendezvous, Peers peers) {
-  const TimePoint deadline = monotonicNow() + timeout;
-  Status status = openChannels(rank, timeout, transport, peers);
+Status connectMesh(int rank, const MeshTimes& times, Transport& transport, Rendezvous& rendezvous, Peers peers) {
+  const TimePoint deadline = monotonicNow() + times.connect;
+  Status status = openChannels(rank, times, transport, peers);
   if (status.ok()) status = publish(rank, peers, rendezvous);
-  if (status.ok()) status = connectAll(rank, timeout, deadline, transport, rendezvous, peers);
-  return status.ok() ? awaitAll(rank, timeout, deadline, transport, rendezvous, peers) : status;
+  if (status.ok()) status = connectAll(rank, times.connect, deadline, transport, rendezvous, peers);
+  return status.ok() ? awaitAll(rank, times.connect, deadline, transport, rendezvous, peers) : status;
 }
 
 }  // namespace gloo_bypass::collectives

@@ -19,7 +19,7 @@ class NetworkExecutor::Impl {
   Impl(const NetworkOptions& options, std::shared_ptr<Transport> transport)
       : rank_(options.rank),
         size_(options.size),
-        timeout_(options.timeout),
+        times_{.connect = options.timeout, .silence = options.silence},
         transport_(std::move(transport)),
         progress_(transport_->progress()),
         operations_(options.rank, options.size, options.hostOf, options.choices) {}
@@ -30,7 +30,7 @@ class NetworkExecutor::Impl {
   Impl& operator=(const Impl&) = delete;
 
   Status connect(Rendezvous& rendezvous) {
-    return connectMesh(rank_, timeout_, *transport_, rendezvous, operations_.peers());
+    return connectMesh(rank_, times_, *transport_, rendezvous, operations_.peers());
   }
 
   // An empty subset: all ranks, under the next number.
@@ -113,7 +113,7 @@ class NetworkExecutor::Impl {
   }
 
   const int rank_, size_;
-  const std::chrono::milliseconds timeout_;
+  const MeshTimes times_;
   const std::shared_ptr<Transport> transport_;
   ProgressEngine& progress_;
   NetworkOperations operations_;

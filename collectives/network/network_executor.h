@@ -33,7 +33,8 @@ namespace gloo_bypass::collectives {
 
 struct NetworkOptions {
   int rank = 0, size = 1;
-  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of connecting; also how long a peer may be silent
+  std::chrono::milliseconds timeout{std::chrono::minutes(30)};  // of connecting
+  std::chrono::milliseconds silence{std::chrono::minutes(30)};  // how long a peer may be silent afterwards
   std::vector<int> hostOf;  // the host of each rank, for two-level algorithms; empty: all on one
   ChoiceTable choices;      // the same in every rank
 };

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -269,6 +270,47 @@ TEST(Group_Make, APeerPublishesRubbish_IsAnError) {
     ASSERT_FALSE(group);
     EXPECT_EQ(group.error().code, ErrorCode::kPeerViolatedProtocol) << text.substr(0, 50);
   }
+}
+
+std::size_t threads() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+// As a mesh's dimension of one is: there may be many.
+TEST(Group_OfOneRank, CostsNoThreads_AndHasNoPeers) {
+  const TemporaryFolder folder, another;
+  Processes processes(1, [&](int) {
+    const auto first = makeGroup(folder.path, 0, 1);  // with what the process has only once
+    const std::size_t before = threads();
+    const auto group = makeGroup(another.path, 0, 1);
+    if (!first || !group) return complain((first ? group : first).error().message);
+    if (threads() != before) return complain("it has started a thread");
+    std::vector<float> values(1 << 20, 1.5f), results(values.size());
+    const ConstBlock input{reinterpret_cast<const std::byte*>(values.data()), values.size()};
+    const Block output{reinterpret_cast<std::byte*>(results.data()), results.size()};
+    const Call call{
+        .kind = Kind::kAllReduce, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = {&output, 1}};
+    const Status status = group.value()->run(call, 0ms);
+    if (!status) return complain(status.error().message);
+    if (results != values) return complain("another sum");
+    Status received;
+    group.value()->receive({.peer = Message::kAnyPeer}, [&](Status of, int) { received = std::move(of); });
+    return !received && received.error().code == ErrorCode::kInvalidArgument ? 0 : complain("it waits for a peer");
+  });
+  EXPECT_EQ(processes.status(0), 0);
+}
+
+// Versions differ where their fields do.
+TEST(Group_Make, APeerOfAnotherVersion_BothVersionsAreNamed) {
+  const TemporaryFolder folder;
+  const std::string text = "{\"protocol\": 99, \"news\": true}";
+  ASSERT_TRUE(FolderRendezvous(folder.path).set("gloo_bypass/rank/1", std::as_bytes(std::span(text))));
+  const auto group = makeGroup(folder.path, 0, 2);
+  ASSERT_FALSE(group);
+  EXPECT_EQ(group.error().code, ErrorCode::kConfiguration);
+  EXPECT_THAT(group.error().message, HasSubstr("rank 1 of version 99: use one gloo_bypass"));
 }
 
 // Kills one rank at a random moment of a stream of operations: every survivor names it, soon, and no sum is wrong.

@@ -56,6 +56,17 @@ TEST(HostPlan, MaskIsNotKnown_TheLeastNumberIsThatOfAll) {
   expectPlan(ranks, 4, true);
 }
 
+TEST(HostPlan, APartOfTheHostsRanks_LeavesTheOthersTheirCores) {
+  const auto of = [](std::vector<RankCores> ranks, int hostRanks) {
+    for (RankCores& rank : ranks) rank.hostRanks = hostRanks;
+    return ranks;
+  };
+  expectPlan(of(ranksOf(2, 16, 0), 8), 2, true);
+  expectPlan(of(ranksOf(2, 16, 0), 32), 1, false);
+  expectPlan(of(ranksOf(2, 64, 0, 4), 4), 1, true);
+  expectPlan(of(ranksOf(2, 4, 4), 4), 4, true);  // bound to cores of their own
+}
+
 TEST(HostPlan, Settings_OnlyLowerTheThreads) {
   std::vector<RankCores> ranks = ranksOf(2, 16, 0);
   ranks[0].threads = 3;
