@@ -21,13 +21,13 @@ def _unsupported(what: str) -> Callable[..., NoReturn]:
 
 
 def _only_nccl(what: str) -> Callable[..., NoReturn]:
-    def refuse(self: Any, *unused: Any) -> NoReturn:
+    def refuse(self: Any, *unused: Any, **more: Any) -> NoReturn:
         raise RuntimeError(f"Only ProcessGrouppNCCL supports {what}, but got {NAME} backend.")
 
     return refuse
 
 
-def _ignored(self: Any, *unused: Any) -> None:
+def _ignored(self: Any, *unused: Any, **more: Any) -> None:
     pass
 
 

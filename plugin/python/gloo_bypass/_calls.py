@@ -41,6 +41,11 @@ def options_of(kind: Any, options: Any, **fields: Any) -> Any:
     return made
 
 
+def first(*named: Any) -> Any:
+    """What PyTorch's overloads name differently: the one that was given."""
+    return next((one for one in named if one is not None), None)
+
+
 def root_of(positional: Any, named: Any) -> Any:
     """For options_of: short overloads have the root where the others have options."""
     return positional if named is None else named
@@ -94,6 +99,7 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     _sequence: int
     _says: str  # the backend, as the program names it
     _others: Dict[str, Tuple[Any, Any]]  # by device: backends that have its tensors
+    _beside: Any  # a group of PyTorch's own of these, for what a backend has no method for
     _queue: Queue
     _devices: Dict[torch.device, _pipeline.Device]
     _coalesced_works: Optional[List[Work]] = None  # what began since _start_coalescing

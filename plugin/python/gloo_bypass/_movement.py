@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from . import _profiling, _tensors as of
-from ._calls import Tensors, await_key, c10d, check_numel, check_pairs, listed, only, options_of, root_of
+from ._calls import UNSET, Tensors, await_key, c10d, check_numel, check_pairs, first, listed, only, options_of, root_of
 from ._reductions import Reductions
 from ._several import check_alike
 from ._tensors import ArgumentError, Staging
@@ -27,9 +27,11 @@ class Movement(Reductions):
 
     # --- from one to all, and back ---
 
-    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
+    def broadcast(
+        self, tensors: Any = None, opts: Any = None, timeout: Any = None, *, root: Any = None, tensor: Any = None
+    ) -> Any:
         opts = options_of(c10d.BroadcastOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
-        tensors = listed(tensors)
+        tensors = listed(first(tensors, tensor))
         self._check_root("broadcast", opts)
         if not 0 <= opts.rootTensor < len(tensors):
             raise ArgumentError(
@@ -47,7 +49,17 @@ class Movement(Reductions):
         blocks = (block, ()) if is_root else ((), block)
         return self._start(of.BROADCAST, staging, opts, *blocks, [tensor], root=opts.rootRank)
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
+    def gather(
+        self,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+        *,
+        root: Any = None,
+        input_tensor: Any = None,
+    ) -> Any:
+        outputs, inputs = output_tensors, first(input_tensors, input_tensor)
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs] if outputs else [], [inputs]
         opts = options_of(c10d.GatherOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
@@ -85,7 +97,17 @@ class Movement(Reductions):
 
     gather_into_tensor = gather_single
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
+    def scatter(
+        self,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+        *,
+        root: Any = None,
+        output_tensor: Any = None,
+    ) -> Any:
+        outputs, inputs = first(output_tensors, output_tensor), input_tensors
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs] if inputs else []
         opts = options_of(c10d.ScatterOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
@@ -108,7 +130,16 @@ class Movement(Reductions):
 
     # --- from all to all ---
 
-    def allgather(self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None) -> Any:
+    def allgather(
+        self,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+        *,
+        input_tensor: Any = None,
+    ) -> Any:
+        outputs, inputs = output_tensors, first(input_tensors, input_tensor)
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.AllgatherOptions, opts, timeout=timeout)
@@ -131,14 +162,14 @@ class Movement(Reductions):
         blocks = staging.outputs(targets)
         return self._start(of.ALL_GATHER, staging, opts, source, blocks, targets, uneven=uneven, event=event)
 
-    def allgather_coalesced(self, outputs: List[Tensors], inputs: Tensors, opts: Any = None) -> Any:
+    def allgather_coalesced(self, output_lists: List[Tensors], input_list: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllgatherOptions, opts)
-        if inputs and (other := self._other(inputs[0])) is not None:
-            return other.allgather_coalesced(outputs, inputs, opts)
-        turned = self._turned(outputs, len(inputs))
-        result = [tensor for row in outputs for tensor in row]
+        if input_list and (other := self._other(input_list[0])) is not None:
+            return other.allgather_coalesced(output_lists, input_list, opts)
+        turned = self._turned(output_lists, len(input_list))
+        result = [tensor for row in output_lists for tensor in row]
         start = self._start_all_gather
-        return self._coalesced("allgather_coalesced", of.ALL_GATHER, start, turned, inputs, opts, result)
+        return self._coalesced("allgather_coalesced", of.ALL_GATHER, start, turned, input_list, opts, result)
 
     def _turned(self, outputs: List[Tensors], inputs: int) -> List[Tensors]:
         """Lists by rank, as PyTorch documents them, turned into lists by input."""
@@ -151,11 +182,11 @@ class Movement(Reductions):
             raise ArgumentError(f"gloo_bypass: allgather_coalesced: each output list must have {inputs} tensors")
         return [list(column) for column in zip(*outputs)]
 
-    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
+    def all_gather_single(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Any:
         opts = options_of(c10d.AllgatherOptions, opts)
-        if (other := self._other(tensor)) is not None:
-            return other._allgather_base(output, tensor, opts)
-        return self._start_all_gather_single(output, tensor, opts)
+        if (other := self._other(input)) is not None:
+            return other._allgather_base(output, input, opts)
+        return self._start_all_gather_single(output, input, opts)
 
     def _start_all_gather_single(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None
@@ -166,19 +197,27 @@ class Movement(Reductions):
         parts = staging.parts(staging.output(output), [tensor.numel()] * self._size)
         return self._start(of.ALL_GATHER, staging, opts, source, parts, [output], event=event)
 
-    def _allgather_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
-        return self.all_gather_single(output, tensor, opts)
+    _allgather_base = all_gather_single
 
     def all_gather_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.AllgatherOptions, opts)
-        if inputs and (other := self._other(inputs[0])) is not None:
-            return other.allgather_into_tensor_coalesced(outputs, inputs, opts)
+        if inputs and self._other(inputs[0]) is not None:
+            return self._beside.allgather_into_tensor_coalesced(outputs, inputs, opts)
         start = self._start_all_gather_single
         return self._coalesced("allgather_into_tensor_coalesced", of.ALL_GATHER, start, outputs, inputs, opts, outputs)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
+    def alltoall(
+        self,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
+        opts: Any = None,
+        *,
+        output_tensor: Any = None,
+        input_tensor: Any = None,
+    ) -> Any:
+        outputs, inputs = first(output_tensors, output_tensor), first(input_tensors, input_tensor)
         opts = options_of(c10d.AllToAllOptions, opts)
         if outputs and (other := self._other(outputs[0])) is not None:
             return other.alltoall(outputs, inputs, opts)
@@ -192,23 +231,26 @@ class Movement(Reductions):
 
     def all_to_all_single(
         self,
-        output: torch.Tensor,
-        tensor: torch.Tensor,
-        output_splits: Sequence[int] = (),
-        input_splits: Sequence[int] = (),
+        output: Any = None,
+        input: Any = None,
+        output_split_sizes: Sequence[int] = (),
+        input_split_sizes: Sequence[int] = (),
         opts: Any = None,
         timeout: Any = None,
+        *,
+        output_tensor: Any = None,
+        input_tensor: Any = None,
     ) -> Any:
+        output, tensor = first(output, output_tensor), first(input, input_tensor)
         opts = options_of(c10d.AllToAllOptions, opts, timeout=timeout)
         if (other := self._other(tensor)) is not None:
-            return other.alltoall_base(output, tensor, output_splits, input_splits, opts)
+            return other.alltoall_base(output, tensor, output_split_sizes, input_split_sizes, opts)
         staging = Staging(of.ALL_TO_ALL, [tensor, output])
-        sources = staging.parts(staging.input(tensor), self._split("input", tensor, input_splits))
-        targets = staging.parts(staging.output(output), self._split("output", output, output_splits))
+        sources = staging.parts(staging.input(tensor), self._split("input", tensor, input_split_sizes))
+        targets = staging.parts(staging.output(output), self._split("output", output, output_split_sizes))
         return self._start(of.ALL_TO_ALL, staging, opts, sources, targets, [output])
 
-    def alltoall_base(self, *arguments: Any, **more: Any) -> Any:
-        return self.all_to_all_single(*arguments, **more)
+    alltoall_base = all_to_all_single
 
     def _split(self, what: str, tensor: torch.Tensor, splits: Sequence[int]) -> List[int]:
         """Elements for each rank, from rows for each."""
@@ -238,7 +280,7 @@ class Movement(Reductions):
         counts from when rank 0 comes, and the others wait that long. `timeout` may be seconds; the texts have Gloo's
         words."""
         self._barriers += 1
-        limit = self._timeout if timeout is None else timeout
+        limit = self._timeout if timeout is None or timeout == UNSET else timeout
         if not isinstance(limit, datetime.timedelta):
             limit = datetime.timedelta(seconds=limit)
         prefix, store = f"monitored-{self._barriers}", self._own_store
@@ -308,24 +350,24 @@ class Movement(Reductions):
 
     # --- messages ---
 
-    def send(self, tensors: Any, peer: int, tag: int = 0) -> Any:
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Any:
         tensor = only("send", "tensor", listed(tensors))
         if (other := self._other(tensor)) is not None:
-            return other.send([tensor], peer, tag)
-        self._check_peer(peer)
+            return other.send([tensor], dstRank, tag)
+        self._check_peer(dstRank)
         staging = Staging(of.BROADCAST, [tensor], at_host=True)
         address, elements = staging.block(staging.input(tensor))
         length = elements // staging.scale * staging.width
         event = _profiling.message_event(self._says, "send", tensor)
-        operation = self._door.send(peer, tag & _TAGS, address, length, staging.kept)
-        return self._message(operation, f"send to rank {peer} with tag {tag}", [tensor], None, event)
+        operation = self._door.send(dstRank, tag & _TAGS, address, length, staging.kept)
+        return self._message(operation, f"send to rank {dstRank} with tag {tag}", [tensor], None, event)
 
-    def recv(self, tensors: Any, peer: int, tag: int = 0) -> Any:
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Any:
         tensor = only("recv", "tensor", listed(tensors))
         if (other := self._other(tensor)) is not None:
-            return other.recv([tensor], peer, tag)
-        self._check_peer(peer)
-        return self._receive("recv", tensor, peer, tag)
+            return other.recv([tensor], srcRank, tag)
+        self._check_peer(srcRank)
+        return self._receive("recv", tensor, srcRank, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
         tensor = only("recv", "tensor", listed(tensors))
@@ -353,14 +395,14 @@ class Movement(Reductions):
 
     # --- coalescing: on the CPU there is nothing to gain, so what is started meanwhile starts at once ---
 
-    def _start_coalescing(self, device: Any) -> None:
-        if (entry := self._others.get(torch.device(device).type)) is not None:
+    def _start_coalescing(self, device_type: Any = "cpu") -> None:
+        if (entry := self._others.get(torch.device(device_type).type)) is not None:
             entry[1]._start_coalescing()
         else:
             self._coalesced_works = []
 
-    def _end_coalescing(self, device: Any) -> Any:
-        if (entry := self._others.get(torch.device(device).type)) is not None:
+    def _end_coalescing(self, device_type: Any = "cpu") -> Any:
+        if (entry := self._others.get(torch.device(device_type).type)) is not None:
             return entry[1]._end_coalescing()
         works, self._coalesced_works = self._coalesced_works or [], None
         return self._join(works, [tensor for work in works for tensor in tensors_in(work._result)])

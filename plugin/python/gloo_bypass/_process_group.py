@@ -117,7 +117,7 @@ class ProcessGroup(Membership):
         self._says = NAME if request is None else request.says
         self._global_ranks = [] if request is None else request.ranks
         set_known(self.options, global_ranks_in_group=self._global_ranks)
-        self._others = {}
+        self._others, self._beside = {}, None
         self._devices = {}
         self._queue = Queue(_aborting(weakref.ref(self)))
         self._door, self._text = Unconnected(), "not connected yet"
@@ -129,8 +129,10 @@ class ProcessGroup(Membership):
             if request.device_id is not None:  # first, since backends take it over
                 self.bound_device_id = request.device_id
             self._others = _other_backends.make(request, whole, store, rank, size, timeout)
+            self._beside = dist.ProcessGroup(rank, size) if self._others else None
             for device, (kind, backend) in self._others.items():
-                self._register_backend(torch.device(device), kind, backend)
+                for group in (self, self._beside):
+                    group._register_backend(torch.device(device), kind, backend)
 
     def _connect(self, store: Any, rank: int, size: int, timeout: datetime.timedelta) -> None:
         """Meets the other ranks."""
@@ -179,12 +181,17 @@ class ProcessGroup(Membership):
             self._queue.close()
         for _, backend in self._others.values():
             call_known(backend, "shutdown", "_shutdown")
+        self._beside = None
         let_go()
 
 
 def _mark_of_what_is_handled() -> object:
     """The same for all groups that are made while one exception is handled, and no other's."""
-    error = sys.exc_info()[1]
+    _marked(getattr(sys, "last_value", None))
+    return _marked(sys.exc_info()[1])
+
+
+def _marked(error: Optional[BaseException]) -> object:
     mark = getattr(error, _MARK, object())
     with contextlib.suppress(AttributeError):  # None, or one that takes no attributes
         setattr(error, _MARK, mark)
@@ -206,23 +213,33 @@ def _end_of_a_child() -> None:
     kind = getattr(multiprocessing.current_process(), "_start_method", None) or multiprocessing.get_start_method()
     if kind == "spawn":
         return  # it ends as any program: threads first, then atexit
-    if not _child_failed:  # else threads in collectives end with the groups
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
-                thread.join()
-    leave_all()
+    if _child_failed:
+        return leave_all()  # threads in collectives end with the groups
+    # multiprocessing waits for threads next, and only Python knows how: a pool's must be told.
+    wait_for_threads = threading._shutdown  # type: ignore[attr-defined]
+
+    def wait_and_leave() -> None:
+        wait_for_threads()
+        leave_all()
+
+    threading._shutdown = wait_and_leave  # type: ignore[attr-defined]
 
 
 def _ends_by_an_exception() -> bool:
     error = sys.exc_info()[1]
     if isinstance(error, SystemExit):
         return bool(error.code)
-    return error is not None or _child_failed or hasattr(sys, "last_type")
+    # Not one that the program was handling, or a notebook had shown, when it made a group; a forked child has these
+    # from its parent.
+    return _child_failed or any(
+        one is not None and not hasattr(one, _MARK) for one in (error, getattr(sys, "last_value", None))
+    )
 
 
 def leave_all() -> None:
     """Groups that the program has not destroyed, before Python ends under their threads."""
     groups = list(_LIVE)
+    _LIVE.clear()
     try:
         if not _ends_by_an_exception():
             end = time.monotonic() + _LONGEST_DRAIN_MS / 1000

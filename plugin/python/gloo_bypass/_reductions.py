@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import torch
 
 from . import _profiling, _tensors as of
-from ._calls import UNSET, Tensors, c10d, check_numel, listed, only, options_of, root_of
+from ._calls import UNSET, Tensors, c10d, check_numel, first, listed, only, options_of, root_of
 from ._old_torch import set_known
 from ._profiling import enabled as profiled
 from ._several import Several, check_alike
@@ -19,7 +19,9 @@ _OPTIONS = c10d.AllreduceOptions
 class Reductions(Several):
     _all_reduce: Any
 
-    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, *, op: Any = None) -> Any:
+    def allreduce(
+        self, tensors: Any = None, opts: Any = None, timeout: Any = None, *, op: Any = None, tensor: Any = None
+    ) -> Any:
         # The short way, for one plain tensor of a synchronous call: each attribute costs.
         if (
             tensors.__class__ is list
@@ -47,7 +49,7 @@ class Reductions(Several):
                 self._all_reduce(address, tensor.numel(), element, reduction_of(opts.reduceOp), limit)
                 return DONE
         opts = options_of(_OPTIONS, opts, reduceOp=opts if op is None else op, timeout=timeout)
-        tensors = listed(tensors)
+        tensors = listed(first(tensors, tensor))
         check_alike("allreduce", tensors)
         tensor = tensors[0]
         if (other := self._other(tensor)) is not None:
@@ -118,9 +120,18 @@ class Reductions(Several):
         block = staging.block(flat)
         return self._start(of.ALL_REDUCE, staging, opts, block, block, tensors, reduction)
 
-    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None, *, root: Any = None) -> Any:
+    def reduce(
+        self,
+        tensors: Any = None,
+        opts: Any = None,
+        op: Any = None,
+        timeout: Any = None,
+        *,
+        root: Any = None,
+        tensor: Any = None,
+    ) -> Any:
         opts = options_of(c10d.ReduceOptions, opts, rootRank=root_of(opts, root), reduceOp=op, timeout=timeout)
-        tensor = only("reduce", "tensor", listed(tensors))
+        tensor = only("reduce", "tensor", listed(first(tensors, tensor)))
         self._check_root("reduce", opts)
         if opts.rootTensor != 0:
             raise ArgumentError(f"gloo_bypass: reduce: invalid root tensor {opts.rootTensor} of 1 tensor")
@@ -134,12 +145,23 @@ class Reductions(Several):
         return self._start(of.REDUCE, staging, opts, block, block if is_root else (), [tensor], reduction, root)
 
     def reduce_scatter(
-        self, outputs: Any, inputs: Any, opts: Any = None, timeout: Any = None, *, op: Any = None
+        self,
+        output_tensors: Any = None,
+        input_tensors: Any = None,
+        opts: Any = None,
+        timeout: Any = None,
+        *,
+        op: Any = None,
+        output: Any = None,
+        input: Any = None,
+        input_tensor: Any = None,
     ) -> Any:
+        outputs, inputs = first(output_tensors, output), first(input_tensors, input, input_tensor)
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.ReduceScatterOptions, opts, reduceOp=opts if op is None else op, timeout=timeout)
-        output, parts = only("reduce_scatter", "output tensor", outputs), only("reduce_scatter", "input", inputs)
+        output = only("reduce_scatter", "output tensor", outputs)
+        parts = only("reduce_scatter", "input", inputs)
         if (other := self._other(output)) is not None:
             return other.reduce_scatter(outputs, inputs, opts)
         self._check_number("reduce_scatter", "input", parts)
@@ -150,11 +172,11 @@ class Reductions(Several):
         target = staging.block(staging.output(output))
         return self._start(of.REDUCE_SCATTER, staging, opts, blocks, target, [output], reduction)
 
-    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
+    def reduce_scatter_single(self, outputTensor: torch.Tensor, inputTensor: torch.Tensor, opts: Any = None) -> Any:
         opts = options_of(c10d.ReduceScatterOptions, opts)
-        if (other := self._other(output)) is not None:
-            return other._reduce_scatter_base(output, tensor, opts)
-        return self._start_reduce_scatter(output, tensor, opts)
+        if (other := self._other(outputTensor)) is not None:
+            return other._reduce_scatter_base(outputTensor, inputTensor, opts)
+        return self._start_reduce_scatter(outputTensor, inputTensor, opts)
 
     def _start_reduce_scatter(
         self, output: torch.Tensor, tensor: torch.Tensor, opts: Any, event: Optional[_profiling.Event] = None
@@ -166,13 +188,12 @@ class Reductions(Several):
         target = staging.block(staging.output(output))
         return self._start(of.REDUCE_SCATTER, staging, opts, parts, target, [output], reduction, event=event)
 
-    def _reduce_scatter_base(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> Any:
-        return self.reduce_scatter_single(output, tensor, opts)
+    _reduce_scatter_base = reduce_scatter_single
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> Any:
         opts = options_of(c10d.ReduceScatterOptions, opts)
-        if outputs and (other := self._other(outputs[0])) is not None:
-            return other.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
+        if outputs and self._other(outputs[0]) is not None:
+            return self._beside.reduce_scatter_tensor_coalesced(outputs, inputs, opts)
         start = self._start_reduce_scatter
         return self._coalesced(
             "reduce_scatter_tensor_coalesced", of.REDUCE_SCATTER, start, outputs, inputs, opts, outputs

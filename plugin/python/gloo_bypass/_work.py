@@ -52,6 +52,11 @@ class Work(torch.distributed.Work):  # type: ignore[misc]
         if self._settles_alone:
             when_all_are_done(operations, self._settle_unasked)
 
+    def __del__(self) -> None:
+        """Nobody will ask any more, and a small operation that has begun waits for somebody who does."""
+        for operation in getattr(self, "_operations", ()):
+            operation.done()
+
     def _await(self) -> None:
         """Until all have ended; raises what failed."""
         for operation in self._operations:

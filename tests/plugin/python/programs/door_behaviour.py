@@ -1,6 +1,7 @@
 """What our process group does that is not a comparison with Gloo: one case a run, named by the first argument."""
 
 import atexit
+import concurrent.futures
 import datetime
 import gc
 import multiprocessing
@@ -331,8 +332,56 @@ def gloo_has_the_host():
         dist.all_reduce(tensor, dist.ReduceOp.MAX)
         dist.broadcast(tensor, 0)
     dist.barrier()
+    parts = functional_collectives.all_gather_tensor(torch.ones(3), 0, group)
+    assert parts.tolist() == [1.0] * 3 * size
+    part = functional_collectives.reduce_scatter_tensor(torch.ones(3 * size), "sum", 0, group)
+    assert part.tolist() == [size] * 3
     assert gloo_bypass.stats() == before
     assert len(group._device_types) == 2
+
+
+@case
+def pytorchs_own_names():
+    """Of the parameters of a group's methods, as PyTorch's overloads have them."""
+    rank, size = start()
+    group, of = dist.group.WORLD, torch.full
+    one, many = of((2,), rank + 1.0), [of((2,), rank + 1.0) for _ in range(size)]
+    outs, flat = [torch.empty(2) for _ in range(size)], torch.empty(2 * size)
+    total = size * (size + 1) / 2
+
+    def ends(work, tensor, value):
+        work.wait()
+        assert (tensor == value).all(), tensor
+
+    ends(group.allreduce(tensor=(sums := one.clone())), sums, total)
+    group.reduce(tensor=(sums := one.clone()), root=0).wait()
+    assert rank > 0 or (sums == total).all()
+    ends(group.broadcast(tensor=(from_0 := one.clone()), root=0), from_0, 1)
+    ends(group.reduce_scatter(output=(part := torch.empty(2)), input=many), part, total)
+    ends(group.reduce_scatter(output_tensors=[part], input_tensors=[many]), part, total)
+    ends(group._reduce_scatter_base(outputTensor=part, inputTensor=torch.cat(many)), part, total)
+    ends(group.allgather(output_tensors=outs, input_tensor=one), outs[-1], size)
+    ends(group.allgather(output_tensors=[outs], input_tensors=[one]), outs[-1], size)
+    ends(group.allgather_coalesced(output_lists=[[out] for out in outs], input_list=[one]), outs[-1], size)
+    ends(group._allgather_base(output=flat, input=one), flat[-1], size)
+    roots = outs if rank == 0 else []
+    ends(group.gather(output_tensors=roots, input_tensor=one, root=0), roots[-1] if roots else flat[-1], size)
+    scattered = torch.empty(2)
+    ends(group.scatter(output_tensor=scattered, input_tensors=many if rank == 0 else [], root=0), scattered, 1)
+    ends(group.alltoall(output_tensors=outs, input_tensors=many), outs[-1], size)
+    ends(
+        group.alltoall_base(output=flat, input=torch.cat(many), output_split_sizes=[], input_split_sizes=[]),
+        flat[-1],
+        size,
+    )
+    if rank == 0:
+        group.send([one], dstRank=1, tag=3).wait()
+    elif rank == 1:
+        ends(group.recv([scattered], srcRank=0, tag=3), scattered, 1)
+    group._start_coalescing()
+    group._end_coalescing()
+    group.setUsePgForSymmMemRendezvous(value=True)
+    group._add_ephemeral_timeout(timeout=seconds(1))
 
 
 @case
@@ -415,6 +464,15 @@ def results_are_there_without_a_wait():
         work = dist.irecv(wide[:, 0], 0)
         wait_until(work.is_completed)
         assert wide[:, 0].tolist() == torch.arange(1000.0).tolist()
+
+
+@case
+def dropped_works_end():
+    """Nobody waits for them, and no call follows."""
+    rank, size = start()
+    tensor = torch.full((3,), rank + 1.0)
+    dist.all_reduce(tensor, async_op=True)
+    wait_until(lambda: (tensor == size * (size + 1) / 2).all())
 
 
 @case
@@ -672,6 +730,29 @@ def forked_rank_leaves_a_send():
 @case
 def spawned_rank_leaves_a_send():
     run_by_multiprocessing("spawn", start_and_leave_a_send)
+
+
+@case
+def forked_rank_within_a_handler_leaves_a_send():
+    """What its parent handles is no failure of its own."""
+    try:
+        raise StopIteration
+    except StopIteration:
+        run_by_multiprocessing("fork", start_and_leave_a_send)
+
+
+def start_with_a_pool():
+    global POOL
+    rank, size = start()
+    POOL = concurrent.futures.ThreadPoolExecutor(1)
+    assert POOL.submit(int).result() == 0
+    dist.destroy_process_group()
+
+
+@case
+def forked_rank_has_a_pool():
+    """Only Python knows how to end a pool's threads."""
+    run_by_multiprocessing("fork", start_with_a_pool)
 
 
 @case
