@@ -26,7 +26,17 @@ std::size_t LossDetector::detect(TimePoint now, const RtoEstimator& rtt, SendSco
     if (sent.retransmitted) lostAgain_ = std::max(lostAgain_, sent.sentDatagramBytes());
     board->markLost(sequence);
   }
+  if (lostBytes > 0) narrow(now, rtt);
   return lostBytes;
+}
+
+void LossDetector::narrow(TimePoint now, const RtoEstimator& rtt) {
+  if (now - lostAt_ < rtt.smoothed()) return;
+  lostAt_ = now;
+  if (++lossesSince_ < kNarrowAfter) return;
+  lossesSince_ = 0;
+  orderThreshold_ = std::max(orderThreshold_ / 2, kOrderThreshold);
+  timeEighths_ = std::max(timeEighths_ - 1, kTimeEighths);
 }
 
 bool LossDetector::onArrivalOf(TimePoint sentAt) {
@@ -38,6 +48,7 @@ bool LossDetector::onArrivalOf(TimePoint sentAt) {
 void LossDetector::onSpuriousLoss(TimePoint now, const RtoEstimator& rtt) {
   if (now - widenedAt_ < rtt.smoothed()) return;
   widenedAt_ = now;
+  lossesSince_ = 0;
   orderThreshold_ = std::min(orderThreshold_ * 2, kMaxOrderThreshold);
   timeEighths_ = std::min(timeEighths_ + 1, kMaxTimeEighths);
 }

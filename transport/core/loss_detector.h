@@ -2,7 +2,7 @@
 // overtaken longer ago than a reordering may last (RFC 9002, 6.1; RFC 8985). Silence alone makes nothing lost: a peer
 // that waits for a core has everything. A frame that repair frames cover is given the time in which they may bring it
 // back: what has overtaken it counts from the last of them. A loss that turns out to be mere reordering widens both
-// thresholds. Pure.
+// thresholds; after enough round trips with losses that do not, they narrow again (RFC 8985, 6.2). Pure.
 #pragma once
 
 #include <cstddef>
@@ -40,13 +40,16 @@ class LossDetector {
  private:
   static constexpr std::uint64_t kOrderThreshold = 3;  // RFC 9002
   static constexpr std::uint64_t kMaxOrderThreshold = 4096;
+  static constexpr int kNarrowAfter = 16;                       // round trips; RFC 8985: recoveries
   static constexpr int kTimeEighths = 9, kMaxTimeEighths = 16;  // of the RTT; RFC 9002: 9/8
+  void narrow(TimePoint now, const RtoEstimator& rtt);
   static constexpr Duration kGranularity = std::chrono::microseconds(20);
 
   std::uint64_t orderThreshold_ = kOrderThreshold;
   int timeEighths_ = kTimeEighths;
   TimePoint deadline_ = kNever;
-  TimePoint widenedAt_{};
+  TimePoint widenedAt_{}, lostAt_{};
+  int lossesSince_ = 0;          // round trips with a loss since either threshold changed
   TimePoint overtakenBefore_{};  // what was sent earlier has been overtaken
   std::uint64_t lostFrames_ = 0, unrepairedFrames_ = 0;
   std::size_t lostAgain_ = 0;

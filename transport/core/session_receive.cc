@@ -13,7 +13,7 @@ constexpr unsigned kSuspectProbes = 4;
 // A thread that wants to run waits hardly longer for its core.
 constexpr Duration kMostLateness = std::chrono::milliseconds(30);
 
-// Why the peer gave the connection up, as its reset has it.
+// Why the peer gave the connection up, as its reset has it. No default, so that the compiler misses what has no words.
 std::string describeReason(std::uint32_t reason) {
   switch (static_cast<ErrorCode>(reason)) {
     case ErrorCode::kMessageTooLong:
@@ -23,10 +23,22 @@ std::string describeReason(std::uint32_t reason) {
     case ErrorCode::kCancelled:
       return "it was aborted there, or a message was cancelled half-way";
     case ErrorCode::kPeerVanished:
-      return "it heard nothing from this rank for too long";
-    default:
-      return "reason " + std::to_string(reason);
+      return "it heard nothing from this rank for too long, or that nobody listens here";
+    case ErrorCode::kUnavailable:
+      return "it cannot use a path, interface or device any more; its own error names it";
+    case ErrorCode::kConfiguration:
+    case ErrorCode::kInvalidArgument:
+      return "a setting there does not serve this connection; its own error names it";
+    case ErrorCode::kExhausted:
+      return "it reached a limit; its own error names it";
+    case ErrorCode::kTimedOut:
+      return "it gave up waiting";
+    case ErrorCode::kPeerClosed:
+      return "it took this rank for gone";
+    case ErrorCode::kInternal:
+      return "a fault there; its own error describes it";
   }
+  return "reason " + std::to_string(reason);
 }
 
 }  // namespace

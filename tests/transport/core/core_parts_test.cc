@@ -322,6 +322,36 @@ TEST(LossDetector, SpuriousLoss_WidensThreshold) {
   EXPECT_EQ(losses.orderThreshold(), 6u);
 }
 
+// A route that reordered once does not make losses slow for the rest of the session.
+TEST(LossDetector, LossesThatAreNotSpurious_NarrowThresholdAgain) {
+  LossDetector losses;
+  RtoEstimator rtt(milliseconds(5), seconds(1));
+  rtt.addSample(kStart, milliseconds(10));
+  TimePoint now = kStart + seconds(1);
+  for (int i = 0; i < 5; ++i) losses.onSpuriousLoss(now += seconds(1), rtt);
+  EXPECT_EQ(losses.orderThreshold(), 96u);
+  SendScoreboard board(1);
+  const auto loseOne = [&] {
+    for (int i = 0; i < 200; ++i) sendOne(board, now);
+    std::uint64_t first = 0;
+    ASSERT_TRUE(board.oldestInFlight(&first));
+    for (std::uint64_t sequence = first + 1; sequence < first + 200; ++sequence) {
+      board.noteAckedOrder(board.frame(sequence).order);
+      board.acknowledge(now, sequence);
+    }
+    now += seconds(1);
+    ASSERT_GT(losses.detect(now, rtt, &board), 0u);
+    board.acknowledge(now, first);
+    board.slide();
+  };
+  for (int i = 0; i < 16; ++i) loseOne();
+  EXPECT_EQ(losses.orderThreshold(), 48u);
+  losses.onSpuriousLoss(now += seconds(1), rtt);
+  EXPECT_EQ(losses.orderThreshold(), 96u);
+  for (int i = 0; i < 100; ++i) loseOne();
+  EXPECT_EQ(losses.orderThreshold(), 3u);
+}
+
 TEST(SendScoreboard, WindowOfTenThousand_SlidesAndCounts) {
   SendScoreboard board(1);
   std::mt19937_64 random(4);
