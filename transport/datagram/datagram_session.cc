@@ -166,7 +166,7 @@ void DatagramSession::takePlain(TimePoint now, std::span<const std::byte> datagr
   if (lead_ != nullptr) lead_->markDirty();
   if (unmet == nullptr || wasFailed || core.state() != SessionState::kFailed) return;
   // The peer timed out first.
-  if (core.error().code == ErrorCode::kTimedOut) core.explainFailure(unmet->whatIsBlocked());
+  if (core.error().code == ErrorCode::kTimedOut) core.explainFailure(unmet->whyNothingArrives());
 }
 
 // The first of this session's paths that is not connected, if loss on its link can be the reason.
@@ -207,17 +207,20 @@ std::string DatagramSession::whatIsBlocked() const {
       port_.describeLink(*link));
 }
 
+// A cause on this host, if the port knows one.
+std::string DatagramSession::whyNothingArrives() const {
+  std::string trouble = port_.trouble(*link);
+  return trouble.empty() ? whatIsBlocked() : trouble;
+}
+
 void DatagramSession::handleTimeout(TimePoint now) {
   const SessionState before = core.state();
   core.handleTimeout(now);
   if (before == SessionState::kConnecting && core.state() == before) return warnOfSilence(now);
   if (before == SessionState::kFailed || core.state() != SessionState::kFailed) return;
-  // Timed out: check for a local cause first.
-  std::string why = port_.trouble(*link);
-  if (why.empty() && before == SessionState::kConnecting && !properties_.lossless &&
-      core.error().code == ErrorCode::kTimedOut) {
-    why = whatIsBlocked();
-  }
+  const bool unmet = before == SessionState::kConnecting && !properties_.lossless;
+  const std::string why =
+      unmet && core.error().code == ErrorCode::kTimedOut ? whyNothingArrives() : port_.trouble(*link);
   if (!why.empty()) core.explainFailure(why);
 }
 
@@ -225,9 +228,10 @@ void DatagramSession::handleTimeout(TimePoint now) {
 void DatagramSession::warnOfSilence(TimePoint now) const {
   static std::atomic<bool> said{false};
   if (properties_.lossless || now - connectingSince_ < kSilenceWorthALine || said.exchange(true)) return;
-  std::fprintf(
-      stderr, "gloo-bypass: rank %d waits for %s, %d s so far; it may be waiting for another rank. If not: %s\n",
-      options().localRank, peerName_.c_str(), static_cast<int>(kSilenceWorthALine.count()), whatIsBlocked().c_str());
+  std::fprintf(stderr,
+               "gloo-bypass: rank %d waits for %s, %d s so far; it may be waiting for another rank. If not: %s\n",
+               options().localRank, peerName_.c_str(), static_cast<int>(kSilenceWorthALine.count()),
+               whyNothingArrives().c_str());
 }
 
 ChannelState DatagramSession::state() const {

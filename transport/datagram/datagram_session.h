@@ -122,6 +122,7 @@ class DatagramSession final : public ChannelSession {
   void failLead();
   void failLink(const Error& error);
   std::string whatIsBlocked() const;
+  std::string whyNothingArrives() const;
   void warnOfSilence(TimePoint now) const;
 
   PacketPort& port_;

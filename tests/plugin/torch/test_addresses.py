@@ -259,3 +259,13 @@ def test_NothingArrivesForLong_ALineSaysSoBeforeTheTimeout():
         with hosts.ranks("add.py", 1, transport="UDP") as ranks:
             ranks.wait_for_line(1, "rank 1 waits for rank 0")
             assert "10 s so far" in ranks.output(1) and "nothing has arrived from it (UDP from port" in ranks.output(1)
+
+
+@pytest.mark.transport_alone
+def test_NothingCanBeSent_TheLineNamesTheCauseOnThisHost():
+    with Hosts(2) as hosts:
+        run("ip", "netns", "exec", hosts.name(1), "iptables", "-A", "OUTPUT", "-p", "udp", "-j", "DROP")
+        with hosts.ranks("add.py", 1, transport="UDP") as ranks:
+            ranks.wait_for_line(1, "rank 1 waits for rank 0")
+            output = ranks.output(1)
+            assert "nothing can be sent from 10.78.0.2" in output and "Operation not permitted" in output, output
