@@ -14,6 +14,7 @@ namespace {
 
 // The handshake of a pair without a timeout ends some day, so that a wait stays bounded (Gloo's own bound).
 constexpr auto kLongestConnect = std::chrono::hours(100);
+constexpr const char* kReceiveFrom = "receive from ";
 
 }  // namespace
 
@@ -140,16 +141,22 @@ Failure Connection::receive(BufferState& buffer, std::uint64_t slot, std::byte* 
   operation->data = data;
   operation->length = length;
   buffer.of(Direction::kReceive).pending++;
-  return receive(operation);
+  const OperationToken token = operation->token();
+  const Status status = post(*operation);
+  return status.ok() ? nullptr : postFailed(operation, token, kReceiveFrom, status.error());
 }
 
-Failure Connection::receive(Operation* operation) {
-  operation->connection = this;
-  appendPending(*operation);
+Status Connection::post(Operation& receive) {
+  receive.connection = this;
+  appendPending(receive);
+  return channel_->postReceive({receive.token(), receive.key, receive.data, receive.length, /*persistent=*/false});
+}
+
+void Connection::receiveOrFail(Operation* operation) {
   const OperationToken token = operation->token();
-  const Status status =
-      channel_->postReceive({token, operation->key, operation->data, operation->length, /*persistent=*/false});
-  return status.ok() ? nullptr : postFailed(operation, token, "receive from ", status.error());
+  const Status status = post(*operation);
+  // One that has ended by now has told its buffer, which may be gone.
+  if (!status.ok() && operation->token() == token) failOperation(operation, whyNot(kReceiveFrom, status.error()));
 }
 
 std::optional<TimePoint> Connection::oldestUnmatched(std::uint64_t slot) const {
@@ -168,7 +175,7 @@ void Connection::receiveAlways(BufferState& buffer, std::uint64_t slot, std::byt
     pending_.append(operation->byPlace);
     const OperationToken token = operation->token();
     const Status status = channel_->postReceive({token, key, region, length, /*persistent=*/true});
-    if (!status.ok()) buffer.fail(postFailed(operation, token, "receive from ", status.error()), key);
+    if (!status.ok()) buffer.fail(postFailed(operation, token, kReceiveFrom, status.error()), key);
   }
   // After the messages that had arrived before the peer left, there will be none.
   if (failure_) buffer.fail(failure_, key);
@@ -208,6 +215,10 @@ Failure Connection::postFailed(Operation* operation, OperationToken token, const
     if (!operation->persistent) operation->buffer->of(operation->direction).pending--;
     group_.operations().release(operation);
   }
+  return whyNot(what, error);
+}
+
+Failure Connection::whyNot(const char* what, const Error& error) const {
   // That a message does not fit says more than that its sender has gone since.
   if (failure_ && error.code != ErrorCode::kMessageTooLong) return failure_;
   return makeFailure(GLOO_ERROR_MSG("Rank ", group_.rank(), " cannot ", what, describePeer(), ": ", error.message));

@@ -72,8 +72,8 @@ class Connection final : private ChannelObserver {
   Failure send(BufferState& buffer, MessageKey key, const std::byte* data, std::size_t length,
                std::uint64_t remoteOffset);
   Failure receive(BufferState& buffer, std::uint64_t slot, std::byte* data, std::size_t length);
-  // Posts an operation that stands in no place; it is released if that fails.
-  Failure receive(Operation* operation);
+  // Posts an operation that stands in no place. If that fails its buffer hears of it, and it is released.
+  void receiveOrFail(Operation* operation);
   // When the oldest unbound message of the slot arrived for which nothing is posted; nothing: there is none to receive.
   std::optional<TimePoint> oldestUnmatched(std::uint64_t slot) const;
   // Every message of the slot lands in the region. Failure is stored in `buffer`, for its waits to find.
@@ -146,7 +146,9 @@ class Connection final : private ChannelObserver {
   bool hasPending() const;  // a persistent receive does not count
   RemoteTraffic& remote();
   void channelFailed();
+  Status post(Operation& receive);
   Failure postFailed(Operation* operation, OperationToken token, const char* what, const Error& error);
+  Failure whyNot(const char* what, const Error& error) const;
 
   Group& group_;
   const ConnectMode mode_;

@@ -81,9 +81,7 @@ void Group::announced(Connection& connection, std::uint64_t slot) {
   for (Operation* o = receivesFromAny_.next(); o != nullptr; o = o->byPlace.next()) {
     if (o->key.tag != slot || !contains(o->sources, connection.peerRank)) continue;
     o->byPlace.unlink();
-    BufferState& buffer = *o->buffer;
-    const MessageKey key = o->key;
-    if (Failure failure = connection.receive(o)) buffer.fail(failure, key);
+    connection.receiveOrFail(o);
     return;
   }
 }

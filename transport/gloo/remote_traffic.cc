@@ -18,6 +18,8 @@ constexpr unsigned kPurposeShift = 56;
 // go for each of ours.
 constexpr std::size_t kMaxIncomingMessages = 4 * kMaxRemoteOperations;
 constexpr std::size_t kMaxDropped = 2 * kMaxRemoteOperations;
+// As many, and the answers that the peer has taken and the channel has not reported yet.
+constexpr std::size_t kMaxOutgoingMessages = 2 * kMaxIncomingMessages;
 
 }  // namespace
 
@@ -85,6 +87,10 @@ bool RemoteTraffic::receive(const ReceiveRequest& request) {
 }
 
 bool RemoteTraffic::tell(const RemoteMessage& message, std::span<const std::byte> payload) {
+  if (outgoing_.size() >= kMaxOutgoingMessages) {
+    violation("it asks for puts and gets, and does not take the answers");
+    return false;
+  }
   const OperationToken token = tokenOf(Purpose::kMessage, nextMessage_++);
   const std::vector<std::byte>& bytes = outgoing_[token] = encodeRemoteMessage(message, payload);
   return send({token, remoteControlKey(), bytes.data(), bytes.size(), /*remoteOffset=*/0});

@@ -80,6 +80,7 @@ struct Listener final : ChannelObserver {
     messages.push_back(std::move(bytes));
   }
   void onMessageAnnounced(MessageKey key, std::size_t length) noexcept override {
+    if (!takes) return;
     Bytes& bytes = receiving[++tokens];
     bytes.resize(length);
     (void)channel->postReceive({tokens, key, bytes.data(), length, false});
@@ -87,6 +88,7 @@ struct Listener final : ChannelObserver {
   void onStateChange(ChannelState next) noexcept override { state = next; }
 
   MessageChannel* channel = nullptr;
+  bool takes = true;
   OperationToken tokens = 0;
   std::map<OperationToken, Bytes> receiving;
   std::vector<Bytes> messages;
@@ -266,6 +268,19 @@ TEST_P(RemoteHostile, MessagesNoCorrectPeerSends_EndThePairWithTheReason) {
     memory_.assign(memory_.size(), kFill);
     connect();
   }
+}
+
+// Else each would stay with the victim for ever.
+TEST_P(RemoteHostile, AsksAndTakesNoAnswers_EndsThePair) {
+  if (GetParam().name == "Memory") GTEST_SKIP() << "sends end at once there";
+  constexpr std::uint64_t kMost = 40'000;  // more than a channel keeps of answers that end when they are copied
+  listener_.takes = false;
+  const auto failed = [&] { return listener_.state == ChannelState::kFailed; };
+  for (std::uint64_t number = 1; number <= kMost && !failed(); ++number) {
+    say(request(RemoteMessageType::kGet, number, 0, kInlineBytes));
+    if (number % 1000 == 0) (void)peer_->progress().waitUntil(failed, monotonicNow() + std::chrono::milliseconds(1));
+  }
+  expectViolation("does not take the answers");
 }
 
 TEST_P(RemoteHostile, DataBeforeItsTurn_NeverReachesTheBuffer) {
