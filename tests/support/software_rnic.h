@@ -45,6 +45,7 @@ struct SoftwareDeviceOptions {
   std::string name = "soft0";
   std::vector<SoftwareGid> gids;  // empty: no address; index in the table as here
   bool portUp = true;
+  int linkLayer = IBV_LINK_LAYER_ETHERNET;
   ibv_mtu activeMtu = IBV_MTU_4096;
   std::uint32_t maxMessageBytes = 8 * 1024 * 1024;
   int maxQueuePairs = 1024;

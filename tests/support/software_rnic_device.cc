@@ -146,7 +146,7 @@ int queryPort(ibv_context* context, std::uint8_t port, ibv_port_attr* attributes
   attributes->active_width = 1;
   attributes->active_speed = 32;
   attributes->phys_state = device.options.portUp ? kLinkUp : kDisabled;
-  attributes->link_layer = IBV_LINK_LAYER_ETHERNET;
+  attributes->link_layer = static_cast<std::uint8_t>(device.options.linkLayer);
   return 0;
 }
 

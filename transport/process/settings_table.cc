@@ -166,7 +166,7 @@ std::vector<Setting> protocolSettings() {
       numberSetting(
           "GLOO_BYPASS_PEER_TIMEOUT_MS", "ms", 0, kDayMs,
           "Silence after which a peer has vanished; 0: the process group's timeout, and two minutes at least. Memory "
-          "links notice by themselves, RDMA after 15 s where the connection is idle, else after the adapter's retries",
+          "links notice by themselves, RDMA after 15 s, or 5 s after the adapter's retries where these take longer",
           kField<&Config::peerTimeout>),
       numberSetting("GLOO_BYPASS_CONNECT_TIMEOUT_MS", "ms", 0, kDayMs,
                     "Longest time to connect to a peer, where the process group's timeout is not shorter; 0: that "

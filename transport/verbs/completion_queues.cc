@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "transport/base/check.h"
+#include "transport/verbs/memory_limit.h"
 
 namespace gloo_bypass::verbs {
 namespace {
@@ -21,9 +22,9 @@ constexpr int kPollBatch = 16;
 // Rounds for one queue before the next one, and before sessions have their turn.
 constexpr int kPollRounds = 4;
 
-Error exhausted(std::string message) {
+Error exhausted(const std::string& message, int error = 0) {
   return {ErrorScope::kDevice, ErrorCode::kExhausted,
-          std::move(message) + ": lower GLOO_BYPASS_RDMA_CREDITS, or make fewer connections"};
+          message + ": lower GLOO_BYPASS_RDMA_CREDITS, or make fewer connections" + lockedMemoryHint(error)};
 }
 
 }  // namespace
@@ -67,10 +68,11 @@ Status CompletionQueues::add() {
   const unsigned capacity = std::min(resizes_ ? kFirstCompletions : kFixedCompletions, room());
   ibv_cq* const handle = api_.createCompletionQueue(context_, static_cast<int>(capacity), nullptr, channel_, 0);
   if (handle == nullptr) {
-    return exhausted(fmt::format(
-        "RDMA device {}: no completion queue beside the {} that this process has ({}); the device allows {} "
-        "completion queues to all processes together",
-        deviceName_, queues_.size(), std::strerror(errno), limits_.max_cq));
+    const int error = errno;
+    return exhausted(fmt::format("RDMA device {}: no completion queue beside the {} that this process has ({}); the "
+                                 "device allows {} completion queues to all processes together",
+                                 deviceName_, queues_.size(), std::strerror(error), limits_.max_cq),
+                     error);
   }
   queues_.push_back({.handle = handle, .capacity = capacity, .most = resizes_ ? room() : capacity});
   return {};

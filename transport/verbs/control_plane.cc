@@ -30,10 +30,12 @@ constexpr std::size_t kMaxStrangers = 256, kMostDeparted = 256;
 // Connections accepted in one poll: a process that connects without pause must not keep data from moving. The rest
 // waits for the next poll.
 constexpr int kAcceptsAtOnce = 64;
+// The kernel sends 127 probes at most.
+constexpr std::chrono::seconds kMostPatience{250};
 // Between two attempts to dial; doubles each time.
 constexpr auto kFirstPause = std::chrono::milliseconds(20), kLongestPause = std::chrono::milliseconds(500);
-// Detects a host that went down silently after 5 + 5 * 2 s.
-constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2, kKeepAliveProbes = 5;
+// Detects a host that went down silently.
+constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2;
 
 bool isMappedIpv4(const GidBytes& ip) {
   constexpr std::array<std::uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -51,11 +53,12 @@ network::Endpoint endpointOf(const GidBytes& ip, std::uint16_t port) {
 
 void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, level, name, &value, sizeof value); }
 
-void watchForDeadHosts(int fd) {
+void watchForDeadHosts(int fd, std::chrono::seconds patience) {
+  const int probes = (static_cast<int>(patience.count()) - kKeepAliveIdleSeconds) / kKeepAliveIntervalSeconds;
   setOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   setOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
   setOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
-  setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepAliveProbes);
+  setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, probes);
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
@@ -76,8 +79,9 @@ ControlKeys controlKeysOf(const security::KeyAgreement& agreement) {
   return {.own = tokensOf(agreement.ownId()), .peer = tokensOf(agreement.peerId())};
 }
 
-Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip, bool keyed) {
-  std::unique_ptr<ControlPlane> plane(new ControlPlane(keyed));
+Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip, bool keyed,
+                                                         std::chrono::seconds patience) {
+  std::unique_ptr<ControlPlane> plane(new ControlPlane(keyed, std::clamp(patience, kLeastPatience, kMostPatience)));
   if (Status status = plane->listen(ip); !status) return status;
   return plane;
 }
@@ -85,6 +89,7 @@ Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip, boo
 ControlPlane::~ControlPlane() = default;
 
 Status ControlPlane::listen(const GidBytes& ip) {
+  ip_ = ip;
   network::Endpoint address = endpointOf(ip, 0);
   socklen_t length = sizeof address;
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
@@ -95,7 +100,9 @@ Status ControlPlane::listen(const GidBytes& ip) {
   spare_.reset(eventfd(0, EFD_CLOEXEC));
   if (!spare_) return failed("eventfd2");
   if (bind(listener_.get(), &address.any, length) != 0 || ::listen(listener_.get(), SOMAXCONN) != 0) {
-    return failed("cannot listen on the address of the RDMA device's GID (is it still an address of this machine?)");
+    const std::string what =
+        fmt::format("cannot listen on {} (is it still an address of this machine?)", network::ipText(address));
+    return failed(what.c_str());
   }
   if (getsockname(listener_.get(), &address.any, &length) != 0) return failed("getsockname");
   port_ = address.port();
@@ -108,6 +115,14 @@ Status ControlPlane::listen(const GidBytes& ip) {
   if (!FileDescriptor(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC)) && errno != EAGAIN)
     return failed("accept4");
   return {};
+}
+
+std::string ControlPlane::wayOf(std::uint64_t session) const {
+  const auto it = sessions_.find(session);
+  if (it == sessions_.end()) return "by TCP";
+  const bool dials = it->second.port != 0;
+  return fmt::format("by TCP {}{}", dials ? "to " : "from the peer to ",
+                     network::toString(dials ? endpointOf(it->second.ip, it->second.port) : endpointOf(ip_, port_)));
 }
 
 void ControlPlane::open(std::uint64_t session, ControlObserver* observer) { sessions_[session].observer = observer; }
@@ -140,7 +155,7 @@ Status ControlPlane::dial(std::uint64_t id, Session& session) {
   socket.fd = FileDescriptor(::socket(address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0))
                   .leftByForkedChildren();
   if (!socket.fd) return failed("no socket");
-  watchForDeadHosts(socket.fd.get());
+  watchForDeadHosts(socket.fd.get(), patience_);
   if (::connect(socket.fd.get(), &address.any, sizeof address) != 0 && errno != EINPROGRESS) {
     return failed("cannot reach the peer");
   }
@@ -235,7 +250,7 @@ void ControlPlane::acceptAll(TimePoint now) {
       readHello(oldest, sockets_.at(oldest));  // it may have arrived since
       if (strangers_.contains(oldest)) refuse(oldest);
     }
-    watchForDeadHosts(fd.get());
+    watchForDeadHosts(fd.get(), patience_);
     Socket socket;
     socket.fd = std::move(fd).leftByForkedChildren();
     socket.since = now;
@@ -261,7 +276,8 @@ void ControlPlane::onDialled(std::uint64_t key, Socket& socket) {
   socklen_t length = sizeof error;
   (void)getsockopt(socket.fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) {
-    lost(socket.session, false, fmt::format("the control connection cannot be made: {}", std::strerror(error)));
+    lost(socket.session, false,
+         fmt::format("the control connection cannot be made {}: {}", wayOf(socket.session), std::strerror(error)));
     return;
   }
   socket.dialling = false;

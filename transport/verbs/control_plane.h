@@ -19,6 +19,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -58,13 +59,17 @@ ControlKeys controlKeysOf(const security::KeyAgreement& agreement);
 
 class ControlPlane {
  public:
-  // Listens on `ip`, any port. `keyed`: its sessions have keys, or have none. Errors: kUnavailable, with the address.
-  static Result<std::unique_ptr<ControlPlane>> make(const GidBytes& ip, bool keyed = false);
+  // Listens on `ip`, any port. `keyed`: its sessions have keys, or have none. `patience`: how long a peer's host may be
+  // silent. Errors: kUnavailable, with the address.
+  static constexpr std::chrono::seconds kLeastPatience{15};
+  static Result<std::unique_ptr<ControlPlane>> make(const GidBytes& ip, bool keyed = false,
+                                                    std::chrono::seconds patience = kLeastPatience);
   ~ControlPlane();
   ControlPlane(const ControlPlane&) = delete;
   ControlPlane& operator=(const ControlPlane&) = delete;
 
   std::uint16_t port() const { return port_; }
+  std::chrono::seconds patience() const { return patience_; }
   // Readable when poll() has something to do. For epoll; do not read.
   int fd() const { return epoll_.get(); }
   // The latest time to call poll() although fd() is not readable; kNever for no timer.
@@ -76,6 +81,8 @@ class ControlPlane {
   Status connect(std::uint64_t session, std::uint64_t peer, const GidBytes& ip, std::uint16_t port,
                  const std::optional<ControlKeys>& keys = {});
   void close(std::uint64_t session, bool abort);
+  // "by TCP to 10.0.0.2:47777": which way a session's connection is made, for errors.
+  std::string wayOf(std::uint64_t session) const;
 
   // True if anything happened.
   bool poll(TimePoint now);
@@ -112,7 +119,7 @@ class ControlPlane {
     std::size_t messageBytes = 0;
   };
 
-  explicit ControlPlane(bool keyed) : keyed_(keyed) {}
+  ControlPlane(bool keyed, std::chrono::seconds patience) : keyed_(keyed), patience_(patience) {}
   std::size_t helloBytes() const { return kPlainHelloBytes + (keyed_ ? security::kTokenBytes : 0); }
   std::size_t messageBytes() const { return 1 + (keyed_ ? security::kTokenBytes : 0); }
   Status listen(const GidBytes& ip);
@@ -137,6 +144,8 @@ class ControlPlane {
   void dropStrangers(TimePoint now);
 
   const bool keyed_;
+  const std::chrono::seconds patience_;
+  GidBytes ip_{};
   FileDescriptor listener_, epoll_;
   FileDescriptor spare_;  // a spare descriptor, closed for a moment when no other is left
   std::uint16_t port_ = 0;

@@ -10,4 +10,8 @@ namespace gloo_bypass::verbs {
 // remedy.
 std::string registrationFailure(int error, std::size_t wantedBytes, std::size_t pinnedBytes, const char* what);
 
+// A sentence with the limit and the remedy, to follow an error of the adapter's queues, whose memory drivers lock.
+// Empty for another error than ENOMEM, and without a limit.
+std::string lockedMemoryHint(int error);
+
 }  // namespace gloo_bypass::verbs

@@ -9,6 +9,8 @@
 #include <random>
 #include <utility>
 
+#include "transport/verbs/memory_limit.h"
+
 namespace gloo_bypass::verbs {
 namespace {
 
@@ -76,10 +78,12 @@ Result<std::unique_ptr<QueuePair>> QueuePair::make(const VerbsApi& api, RailQueu
     made->pair_ = api.createQueuePair(queues.domain(), &init);
   }
   if (made->pair_ == nullptr) {
-    return Status(ErrorScope::kDevice, ErrorCode::kExhausted,
-                  fmt::format("RDMA device {}: no queue pair more ({}); it allows {} queue pairs to all processes "
-                              "together: make fewer connections",
-                              queues.rail().deviceName, std::strerror(errno), queues.limits().max_qp));
+    const int error = errno;
+    return Status(
+        ErrorScope::kDevice, ErrorCode::kExhausted,
+        fmt::format("RDMA device {}: no queue pair more ({}); it allows {} queue pairs to all processes "
+                    "together: make fewer connections{}",
+                    queues.rail().deviceName, std::strerror(error), queues.limits().max_qp, lockedMemoryHint(error)));
   }
   made->inlineBytes_ = init.cap.max_inline_data;
   made->firstPsn_ = std::random_device()() & 0xffffff;

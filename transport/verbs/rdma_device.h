@@ -41,6 +41,7 @@ class RdmaDevice {
   std::unique_ptr<RegisteredSlots> slots;  // for frames, on rail 0
   std::unique_ptr<RegistrationCache> registrations;
   std::unique_ptr<ControlPlane> control;
+  GidBytes controlIp{};  // where it listens
   BufferPool staging;
   bool completedSome = false;  // an observer was notified in this round
 

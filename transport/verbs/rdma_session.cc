@@ -81,7 +81,7 @@ Status RdmaSession::open() {
 
 RdmaAddress RdmaSession::address() const {
   RdmaAddress address;
-  std::copy_n(std::begin(device_.rails[0]->rail().gid.raw), address.controlIp.size(), address.controlIp.begin());
+  address.controlIp = device_.controlIp;
   address.controlPort = device_.control->port();
   address.eagerBytes = static_cast<std::uint32_t>(device_.config.rdma.eagerBytes);
   address.credits = credits_;
@@ -242,7 +242,9 @@ TimePoint RdmaSession::deadline() const {
 // Time-outs, the peer's end, and our own. True if anything changed.
 bool RdmaSession::pumpEnd(TimePoint now) {
   if (state_ == ChannelState::kConnecting && now >= connectDeadline_) {
-    fail({ErrorScope::kSession, ErrorCode::kTimedOut, "the peer did not answer in time"});
+    fail({ErrorScope::kSession, ErrorCode::kTimedOut,
+          fmt::format("the peer did not answer in time: its control connection is made {}",
+                      device_.control->wayOf(id_))});
     return true;
   }
   if (peerEnd_ == PeerEnd::kGone) {

@@ -15,8 +15,8 @@ constexpr std::size_t kCacheLine = 64;
 
 }  // namespace
 
-RegisteredSlots::RegisteredSlots(const VerbsApi& api, ibv_pd* domain, std::size_t slotBytes)
-    : api_(api), domain_(domain), slotBytes_((slotBytes + kCacheLine - 1) / kCacheLine * kCacheLine) {}
+RegisteredSlots::RegisteredSlots(const VerbsApi& api, ibv_pd* domain, std::size_t slotBytes, RegistrationCache& cache)
+    : api_(api), domain_(domain), slotBytes_((slotBytes + kCacheLine - 1) / kCacheLine * kCacheLine), cache_(cache) {}
 
 RegisteredSlots::~RegisteredSlots() {
   for (const Slab& slab : slabs_) {
@@ -42,14 +42,18 @@ Status RegisteredSlots::grow() {
                   fmt::format("no memory for {} bytes of message buffers: {}", bytes, std::strerror(errno)));
   }
   ibv_mr* region = api_.registerMemory(domain_, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+  while (region == nullptr && errno == ENOMEM && cache_.makeRoom(bytes)) {
+    region = api_.registerMemory(domain_, memory, bytes, IBV_ACCESS_LOCAL_WRITE);
+  }
   if (region == nullptr) {
     const int error = errno;
     (void)munmap(memory, bytes);
     return Status(ErrorScope::kDevice, ErrorCode::kExhausted,
-                  registrationFailure(error, bytes, registeredBytes(), "message buffers"));
+                  registrationFailure(error, bytes, cache_.pinnedBytes(), "message buffers"));
   }
   const auto first = static_cast<std::uint32_t>(slabs_.size()) * kSlabSlots;
   slabs_.push_back({static_cast<std::byte*>(memory), region});
+  cache_.addPinnedBeside(bytes);
   for (std::uint32_t i = kSlabSlots; i-- > 0;) free_.push_back(first + i);
   return {};
 }

@@ -10,14 +10,16 @@
 #include <vector>
 
 #include "transport/base/status.h"
+#include "transport/verbs/registration_cache.h"
 #include "transport/verbs/verbs_api.h"
 
 namespace gloo_bypass::verbs {
 
 class RegisteredSlots {
  public:
-  // `slotBytes` is rounded up to whole cache lines. `api` and `domain` must outlive the object.
-  RegisteredSlots(const VerbsApi& api, ibv_pd* domain, std::size_t slotBytes);
+  // `slotBytes` is rounded up to whole cache lines. `cache` gives room where no more memory can be registered. All must
+  // outlive the object.
+  RegisteredSlots(const VerbsApi& api, ibv_pd* domain, std::size_t slotBytes, RegistrationCache& cache);
   ~RegisteredSlots();
   RegisteredSlots(const RegisteredSlots&) = delete;
   RegisteredSlots& operator=(const RegisteredSlots&) = delete;
@@ -44,6 +46,7 @@ class RegisteredSlots {
   const VerbsApi& api_;
   ibv_pd* const domain_;
   const std::size_t slotBytes_;
+  RegistrationCache& cache_;
   std::vector<Slab> slabs_;
   std::vector<std::uint32_t> free_;
 };

@@ -159,13 +159,7 @@ Status RegistrationCache::registerPages(Entry* entry, RegistrationUse use, bool*
   for (;;) {
     const int error = registerOnRails(entry);
     if (error == 0) break;
-    if (error == ENOMEM && !unused_.empty()) {
-      // At least as much as is needed now, or everything.
-      std::size_t freed = 0;
-      while (freed < bytes && !unused_.empty()) {
-        freed += pagesOf(unused_.front()).bytes();
-        evict(&unused_.front());
-      }
+    if (error == ENOMEM && makeRoom(bytes)) {
       // An evicted entry may have shared pages with this one, and no index has this one yet.
       if (*watched) {
         const Pages pages = pagesOf(*entry);
@@ -213,7 +207,7 @@ Status RegistrationCache::refusal(const Entry& entry, int error) const {
                         "is to be received into ({})",
                         entry.length, static_cast<const void*>(entry.begin), std::strerror(error))};
   return {ErrorScope::kOperation, error == ENOMEM ? ErrorCode::kExhausted : ErrorCode::kUnavailable,
-          registrationFailure(error, entry.length, counters_.pinnedBytes, "a message's buffer")};
+          registrationFailure(error, entry.length, pinnedBytes(), "a message's buffer")};
 }
 
 void RegistrationCache::deregister(Entry* entry) {
@@ -276,6 +270,15 @@ void RegistrationCache::evict(Entry* entry) {
   forget(entry);
   unwatchAlone(pages.begin, pages.end);
   ++counters_.evictions;
+}
+
+bool RegistrationCache::makeRoom(std::size_t bytes) {
+  if (unused_.empty()) return false;
+  for (std::size_t freed = 0; freed < bytes && !unused_.empty();) {
+    freed += pagesOf(unused_.front()).bytes();
+    evict(&unused_.front());
+  }
+  return true;
 }
 
 void RegistrationCache::evictBeyondBounds() {

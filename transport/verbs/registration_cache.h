@@ -86,6 +86,12 @@ class RegistrationCache {
   // the pages of unmapped memory do not stay pinned while nothing is sent.
   void dropUnmapped();
 
+  // Deregisters what is unused, the longest unused first, until it is as much as `bytes`. False: there was none.
+  bool makeRoom(std::size_t bytes);
+  // What others register beside the cache, for the texts of errors.
+  void addPinnedBeside(std::size_t bytes) { pinnedBeside_ += bytes; }
+  std::size_t pinnedBytes() const { return counters_.pinnedBytes + pinnedBeside_; }
+
   const RegistrationCounters& counters() const { return counters_; }
   // False: this process cannot watch memory, for the reason below.
   bool watching() const { return monitor_ != nullptr; }
@@ -171,7 +177,7 @@ class RegistrationCache {
 
   std::list<Entry> inUse_;
   std::list<Entry> unused_;  // indexed, all of them; the one longest unused comes first
-  std::size_t unusedBytes_ = 0;
+  std::size_t unusedBytes_ = 0, pinnedBeside_ = 0;
   std::array<AddressIndex, 3> indices_;  // by Access
   RegistrationCounters counters_;
 };

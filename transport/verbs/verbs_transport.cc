@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
 #include "transport/base/exhausted.h"
 #include "transport/channel/channel_counters.h"
+#include "transport/network/local_address.h"
 #include "transport/sessions/channel_keys.h"
 #include "transport/sessions/credentials.h"
 #include "transport/verbs/verbs_transport_impl.h"
@@ -22,11 +24,39 @@ namespace {
 
 // How often to check the control connections, the device's events and unmapped memory.
 constexpr auto kTickInterval = std::chrono::milliseconds(1);
+// The adapter may still come to an end, and says more.
+constexpr std::chrono::seconds kAfterRetries{5};
 
 Error systemError(const char* what) {
   const int error = errno;
   return {ErrorScope::kDevice, exhausted(error).empty() ? ErrorCode::kUnavailable : ErrorCode::kExhausted,
           fmt::format("{}: {}", what, reasonOf(error))};
+}
+
+GidBytes bytesOf(network::Endpoint address) {
+  GidBytes bytes{};
+  const std::span<const std::byte> ip = address.ip();
+  if (!address.isV6()) bytes[10] = bytes[11] = 0xff;
+  std::ranges::copy(ip, std::as_writable_bytes(std::span(bytes)).last(ip.size()).begin());
+  return bytes;
+}
+
+// Peers reach the control connection by TCP. A GID of RoCE is an address of its interface; of InfiniBand it is none,
+// and a link-local one leads nowhere without an interface.
+Result<GidBytes> controlAddress(const Rail& rail, const TransportConfig& config) {
+  GidBytes gid;
+  std::copy_n(std::begin(rail.gid.raw), gid.size(), gid.begin());
+  const bool linkLocal = gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
+  if (rail.attributes.link_layer == IBV_LINK_LAYER_ETHERNET && !linkLocal) return gid;
+  const auto addresses = network::chooseLocalAddresses(config.interface, config.masterAddress, kMaxRails);
+  if (!addresses) return addresses.error();
+  return bytesOf(addresses.value().front());
+}
+
+// How long an adapter repeats what is not acknowledged.
+std::chrono::seconds retriesOf(const RdmaConfig& config) {
+  const double wait = 4.096e-6 * static_cast<double>(1ull << config.timeoutExponent);
+  return std::chrono::seconds(static_cast<std::int64_t>(std::ceil(wait * (1 + config.retryCount))));
 }
 
 std::string nameOf(const RailQueues& queues) {
@@ -66,19 +96,20 @@ Status VerbsTransport::open() {
         fmt::format("GLOO_BYPASS_RDMA_DEVICES names {} devices: at most {} are striped", rails.size(), kMaxRails));
   }
   const std::size_t slotBytes = std::max(kMaxFrameBytes, kFrameHeaderBytes + config.rdma.eagerBytes);
-  slots = std::make_unique<RegisteredSlots>(api, rails[0]->domain(), slotBytes);
   std::vector<ibv_pd*> domains;
   for (const auto& queues : rails) domains.push_back(queues->domain());
   registrations = std::make_unique<RegistrationCache>(api, std::move(domains), config.rdma.registrationCacheBytes,
                                                       keyed() ? ReadRight::kWindow : ReadRight::kRegistration);
+  slots = std::make_unique<RegisteredSlots>(api, rails[0]->domain(), slotBytes, *registrations);
   if (!registrations->watching()) {
     std::fprintf(
         stderr, "gloo-bypass: RDMA: registered memory is not kept, every large message registers its buffer anew: %s\n",
         registrations->whyNotWatching().c_str());
   }
-  GidBytes ip;
-  std::copy_n(std::begin(rails[0]->rail().gid.raw), ip.size(), ip.begin());
-  auto plane = ControlPlane::make(ip, keyed());
+  auto ip = controlAddress(rails[0]->rail(), config);
+  if (!ip) return ip.error();
+  controlIp = ip.value();
+  auto plane = ControlPlane::make(controlIp, keyed(), retriesOf(config.rdma) + kAfterRetries);
   if (!plane) return plane.error();
   control = std::move(plane).value();
 
@@ -109,9 +140,16 @@ Result<std::unique_ptr<MessageChannel>> VerbsTransport::openChannel(const Channe
   }
   ChannelOptions bounded = options;
   bounded.connectTimeout = connectTimeout(config, options.connectTimeout);
-  auto made = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), sessions_.dirtyList(), nextIndex_,
-                                            sessions_.drawId(), sessions_.drawId(), bounded, observer);
-  if (Status status = made->open(); !status) return status;
+  std::unique_ptr<RdmaSession> made;
+  const auto open = [&] {
+    made = std::make_unique<RdmaSession>(static_cast<RdmaDevice&>(*this), sessions_.dirtyList(), nextIndex_,
+                                         sessions_.drawId(), sessions_.drawId(), bounded, observer);
+    return made->open();
+  };
+  Status status = open();
+  // Adapters' drivers lock memory for queues, too.
+  if (!status && status.error().code == ErrorCode::kExhausted && registrations->makeRoom(SIZE_MAX)) status = open();
+  if (!status) return status;
   const std::vector<std::byte> address = encodeRdmaAddress(made->address());
   auto agreement = makeKeyAgreement(credentials_, made->id(), address, bounded);
   if (!agreement) return agreement.error();
@@ -216,6 +254,7 @@ void VerbsTransport::handleEvent(RailQueues& queues, const ibv_async_event& even
       fail({ErrorScope::kDevice, ErrorCode::kUnavailable, what}, [](const RdmaSession&) { return true; });
       break;
     case IBV_EVENT_PORT_ERR:
+      if (event.element.port_num != queues.rail().port) break;  // an adapter's other port
       ++portDowns_;
       std::fprintf(stderr, "gloo-bypass: %s: connections break if it does not come back within the retries\n",
                    what.c_str());

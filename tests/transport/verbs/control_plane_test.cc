@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -211,6 +212,32 @@ TEST_F(ControlPlaneTest, Abort_IsToldAsSuch) {
   EXPECT_EQ(atB.gone, 0);
 }
 
+// How long the connections of this process that look after silent hosts are silent until then.
+std::chrono::seconds longestSilence() {
+  int longest = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    int alive = 0, idle = 0, interval = 0, probes = 0;
+    socklen_t length = sizeof alive;
+    if (getsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &alive, &length) != 0 || alive == 0) continue;
+    EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, &length), 0);
+    EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, &length), 0);
+    EXPECT_EQ(getsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, &length), 0);
+    longest = std::max(longest, idle + interval * probes);
+  }
+  return std::chrono::seconds(longest);
+}
+
+// An adapter may go on trying for minutes, as its settings say.
+TEST_F(ControlPlaneTest, SilentHost_IsGivenUpNoSoonerThanTheAdapterGivesUp) {
+  for (const auto& [patience, expected] : {std::pair(15, 15), {3, 15}, {137, 137}, {1000, 249}}) {
+    a = std::move(ControlPlane::make(kLoopback, false, std::chrono::seconds(patience)).value());
+    a->open(kA, &atA);
+    ASSERT_TRUE(a->connect(kA, kB, kLoopback, b->port()).ok());
+    EXPECT_EQ(longestSilence(), std::chrono::seconds(expected)) << patience;
+  }
+}
+
 TEST_F(ControlPlaneTest, DialToClosedPort_IsToldWithTheReason) {
   const std::uint16_t port = b->port();
   b.reset();
@@ -218,6 +245,7 @@ TEST_F(ControlPlaneTest, DialToClosedPort_IsToldWithTheReason) {
   if (dialled.ok()) {
     ASSERT_TRUE(until([&] { return atA.gone > 0; }));
     EXPECT_NE(atA.cause.find("refused"), std::string::npos) << atA.cause;
+    EXPECT_NE(atA.cause.find("by TCP to 127.0.0.1:" + std::to_string(port)), std::string::npos) << atA.cause;
   }
   EXPECT_TRUE(idle(*a, now));
 }

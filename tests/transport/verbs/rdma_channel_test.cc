@@ -57,6 +57,41 @@ TEST_F(RdmaChannel, MessagesOfManySizes_ArriveBothWays) {
   for (std::size_t size : {0u, 1u, 220u, 32'768u, 32'769u, 100'000u, 3'000'000u}) exchange(size, ++tag);
 }
 
+ibv_gid linkLocalGid(std::uint8_t last) {
+  ibv_gid gid{};
+  gid.raw[0] = 0xfe;
+  gid.raw[1] = 0x80;
+  gid.raw[15] = last;
+  return gid;
+}
+
+// Of InfiniBand a GID is no address of the kernel's, and nobody can listen there.
+TEST_F(RdmaChannel, InfiniBand_Connects) {
+  auto devices = defaultSoftwareDevices();
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    devices[i].linkLayer = IBV_LINK_LAYER_INFINIBAND;
+    devices[i].gids = {{linkLocalGid(static_cast<std::uint8_t>(i + 1)), IBV_GID_TYPE_IB}};
+  }
+  rnic.setDevices(devices);
+  open();
+  exchange(100, 1);
+  exchange(kLarge, 2);
+}
+
+TEST_F(RdmaChannel, LinkLocalGidByIndex_Connects) {
+  auto devices = defaultSoftwareDevices();
+  for (std::size_t i = 0; i < devices.size(); ++i)
+    devices[i].gids[0] = {linkLocalGid(static_cast<std::uint8_t>(i + 1))};
+  rnic.setDevices(devices);
+  const auto chosen = [](const char* device) {
+    TransportConfig config = rdmaConfig(device);
+    config.rdma.gidIndex = 0;
+    return config;
+  };
+  open(chosen("soft0"), chosen("soft1"));
+  exchange(100, 1);
+}
+
 TEST_F(RdmaChannel, TwoRails_LargeMessageIsStripedAndWhole) {
   open(rdmaConfig("soft0,soft1"), rdmaConfig("soft0,soft1"));
   exchange(kLarge, 1);

@@ -1,5 +1,8 @@
 // Faults under a channel (peer, port, device, limits) and the errors that its user gets.
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "tests/transport/verbs/rdma_end.h"
 #include "transport/channel/channel_address.h"
@@ -230,6 +233,36 @@ TEST_F(RdmaFaults, LockedMemoryTooSmall_AtStartAndAtALargeSend_NamesTheLimit) {
   ASSERT_TRUE(b->waitState(ChannelState::kFailed));
 }
 
+TEST_F(RdmaFaults, LockedMemoryIsFullOfKeptRegistrations_TheyMakeRoomForAnotherConnection) {
+  open();
+  ASSERT_TRUE(b->receive(1, 1, in).ok());
+  ASSERT_TRUE(a->send(1, 1, data).ok());
+  ASSERT_TRUE(b->waitReceived(1) && a->waitSent(1));
+  rnic.limitRegisteredBytes(rnic.counters().registeredBytes + 4096);
+  a->exclusive([&] {
+    ChannelRecord record;
+    const auto opened = a->transport->openChannel({}, &record);
+    EXPECT_TRUE(opened.ok()) << opened.error().message;
+  });
+}
+
+// As drivers do that lock the memory of their queues.
+TEST_F(RdmaFaults, NoLockedMemoryForAQueue_NamesTheLimit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_MEMLOCK, &before), 0);
+  const rlimit small{std::min<rlim_t>(before.rlim_max, 1 << 20), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_MEMLOCK, &small), 0);
+  VerbsApi verbs = notedVerbs();
+  verbs.createCompletionQueue = [](ibv_context*, int, void*, ibv_comp_channel*, int) -> ibv_cq* {
+    errno = ENOMEM;
+    return nullptr;
+  };
+  const auto refused = makeVerbsTransport(verbs, rdmaConfig("soft0"));
+  EXPECT_EQ(setrlimit(RLIMIT_MEMLOCK, &before), 0);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_TRUE(mentions(refused.error(), "RLIMIT_MEMLOCK")) << refused.error().message;
+}
+
 TEST_F(RdmaFaults, NoActivePort_IsRefusedWithItsName) {
   rnic.setPort("soft0", false);
   const auto refused = makeVerbsTransport(notedVerbs(), rdmaConfig("soft0"));
@@ -267,6 +300,7 @@ TEST_F(RdmaFaults, NobodyAnswers_ConnectionTimesOut) {
   ASSERT_TRUE(a->connect(b->address()).ok());
   ASSERT_TRUE(a->waitState(ChannelState::kFailed));
   EXPECT_EQ(a->error().code, ErrorCode::kTimedOut);
+  EXPECT_TRUE(mentions(a->error(), "control connection is made by TCP")) << a->error().message;
 }
 
 // Lifetimes and limits ------------------------------------------------------------------------------------------------
