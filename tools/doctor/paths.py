@@ -46,7 +46,7 @@ def checks(path, plugin=None):
             common.locked_memory(common.NETDEV_LOCKED_BYTES, "vfio"),
             dpdk.pci_address_settings,
         ],
-        "udp": [*base, udp.sockets, udp.segmentation, udp.address],
+        "udp": [*base, udp.sockets, udp.segmentation, udp.buffers, udp.address],
         "rdma": [
             *base,
             rdma.verbs_library,

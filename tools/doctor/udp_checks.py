@@ -15,6 +15,7 @@ SOL_UDP, UDP_SEGMENT = 17, 103
 SEGMENTATION_SINCE = (4, 18)
 SIOCGIFADDR = 0x8915
 DISCARD_PORT = 9  # a route is the same for all ports
+BUFFER_BYTES = 4 << 20  # kSocketBufferBytes of transport/udp/udp_socket.cc
 ELSEWHERE = ("192.0.2.1", "2001:db8::1")  # of no host: reserved for documents
 
 
@@ -59,6 +60,20 @@ def segmentation(machine):
         "the kernel does not know UDP_SEGMENT",
         "each datagram is sent by itself, which is slower",
         "# use Linux 4.18 or newer",
+    )
+
+
+def buffers(machine):
+    """The kernel grants less than is asked for, without a word, unless one may exceed its limits."""
+    subject = Subject("socket buffers")
+    limits = {name: machine.text(f"/proc/sys/net/core/{name}") for name in ("rmem_max", "wmem_max")}
+    small = {name: integer(text, 0) for name, text in limits.items() if text and integer(text, 0) < BUFFER_BYTES}
+    if not small or machine.may("net_admin"):
+        return subject.ok(f"{BUFFER_BYTES >> 20} MiB each way")
+    return subject.warning(
+        ", ".join(f"{name} is {value >> 10} KiB" for name, value in small.items()),
+        f"a rank asks for {BUFFER_BYTES >> 20} MiB; of what does not fit while it waits for a core, datagrams are lost",
+        "sudo sysctl -w " + " ".join(f"net.core.{name}={BUFFER_BYTES}" for name in small),
     )
 
 

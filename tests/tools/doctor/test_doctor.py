@@ -91,6 +91,18 @@ def test_HugePages_ReservedButNoneFree_SaysWhoHasThem(tmp_path):
     assert "numa_maps" in found["mend"][0]
 
 
+def test_Udp_KernelGrantsSmallBuffers_SaysSo(tmp_path):
+    machine = complete(tmp_path)
+    machine.write("proc/sys/net/core/rmem_max", "212992\n")
+    assert states(machine, "udp")["socket buffers"] == "ok"  # the complete one may exceed it
+    machine.process()
+    found = findings(machine, "udp")["socket buffers"]
+    assert found["state"] == "warning" and found["found"] == "rmem_max is 208 KiB"
+    assert found["mend"] == ["sudo sysctl -w net.core.rmem_max=4194304"]
+    machine.write("proc/sys/net/core/rmem_max", "8388608\n")
+    assert states(machine, "udp")["socket buffers"] == "ok"
+
+
 def test_Pci_DriversOfNoNic_AreNotEnough(tmp_path):
     machine = complete(tmp_path)
     (machine.root / "usr/lib/x86_64-linux-gnu/dpdk/pmds-23.0/librte_net_ixgbe.so.23").unlink()
