@@ -40,6 +40,11 @@ def apt_of(release, folder):
     settings = {
         "Dir::Etc::sourcelist": sources,
         "Dir::Etc::sourceparts": os.devnull,
+        # This machine's choices and packages are not of that release.
+        "Dir::Etc::preferences": os.devnull,
+        "Dir::Etc::preferencesparts": os.devnull,
+        "Dir::State::status": os.devnull,
+        "APT::Default-Release": "",
         "Dir::State::Lists": folder / "lists",
         "Dir::Cache::Archives": folder / "archives",
         "Dir::Cache::pkgcache": "",
