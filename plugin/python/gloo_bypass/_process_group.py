@@ -36,7 +36,7 @@ from ._work import milliseconds
 _LONGEST_DRAIN_MS = 60_000
 _asked_in = 0  # the process
 _child_failed = False
-_MARK = "_gloo_bypass_handled"
+_MARK, _SHOWN = "_gloo_bypass_handled", "_gloo_bypass_shown"
 _LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
 _door.main_thread(threading.main_thread().ident or 0)
@@ -130,6 +130,8 @@ class ProcessGroup(Membership):
                 self.bound_device_id = request.device_id
             self._others = _other_backends.make(request, whole, store, rank, size, timeout)
             self._beside = dist.ProcessGroup(rank, size) if self._others else None
+            if request.device_id is not None and self._beside is not None:
+                self._beside.bound_device_id = request.device_id
             for device, (kind, backend) in self._others.items():
                 for group in (self, self._beside):
                     group._register_backend(torch.device(device), kind, backend)
@@ -181,20 +183,19 @@ class ProcessGroup(Membership):
             self._queue.close()
         for _, backend in self._others.values():
             call_known(backend, "shutdown", "_shutdown")
-        self._beside = None
         let_go()
 
 
 def _mark_of_what_is_handled() -> object:
     """The same for all groups that are made while one exception is handled, and no other's."""
-    _marked(getattr(sys, "last_value", None))
-    return _marked(sys.exc_info()[1])
+    _marked(getattr(sys, "last_value", None), _SHOWN)
+    return _marked(sys.exc_info()[1], _MARK)
 
 
-def _marked(error: Optional[BaseException]) -> object:
-    mark = getattr(error, _MARK, object())
+def _marked(error: Optional[BaseException], name: str) -> object:
+    mark = getattr(error, name, object())
     with contextlib.suppress(AttributeError):  # None, or one that takes no attributes
-        setattr(error, _MARK, mark)
+        setattr(error, name, mark)
     return mark
 
 
@@ -213,9 +214,10 @@ def _end_of_a_child() -> None:
     kind = getattr(multiprocessing.current_process(), "_start_method", None) or multiprocessing.get_start_method()
     if kind == "spawn":
         return  # it ends as any program: threads first, then atexit
-    if _child_failed:
-        return leave_all()  # threads in collectives end with the groups
-    # multiprocessing waits for threads next, and only Python knows how: a pool's must be told.
+    # Threads in collectives end with the groups. Since Python 3.13 multiprocessing has waited for threads by now.
+    if _child_failed or getattr(threading, "_SHUTTING_DOWN", False):
+        return leave_all()
+    # Before, it waits next, and only Python knows how: a pool's must be told.
     wait_for_threads = threading._shutdown  # type: ignore[attr-defined]
 
     def wait_and_leave() -> None:
@@ -231,9 +233,9 @@ def _ends_by_an_exception() -> bool:
         return bool(error.code)
     # Not one that the program was handling, or a notebook had shown, when it made a group; a forked child has these
     # from its parent.
-    return _child_failed or any(
-        one is not None and not hasattr(one, _MARK) for one in (error, getattr(sys, "last_value", None))
-    )
+    shown = getattr(sys, "last_value", None)
+    handles, ended = error is not None and not hasattr(error, _MARK), shown is not None and not hasattr(shown, _SHOWN)
+    return _child_failed or handles or ended
 
 
 def leave_all() -> None:
