@@ -12,7 +12,8 @@ USER_SPACE_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 BESIDE_KERNEL = {"0x15b3": "mlx5_core (NVIDIA): works beside the kernel's driver", "0x1414": "mana (Microsoft)"}
 
 # Of interfaces, memory, files: none of a card.
-NO_NIC = tuple(f"net_{name}" for name in ("af_packet", "af_xdp", "bond", "memif", "null", "pcap", "ring", "tap"))
+NO_NIC = ("af_packet", "af_xdp", "bond", "failsafe", "memif", "null", "pcap", "ring", "softnic", "tap", "vdev_netvsc")
+NO_NIC = tuple(f"net_{name}" for name in (*NO_NIC, "vhost"))
 
 ANOTHER_DIRECTORY = "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours"
 MAX_DIRECTORY_BYTES = 62  # kMaxMemifDirectoryBytes: a socket's whole path has at most 107
@@ -119,6 +120,8 @@ def nic_driver(machine):
     subject, folder = Subject("DPDK's NIC drivers"), common.dpdk_folder(machine)
     if folder is None:
         return common.no_dpdk(subject)
+    if wanted_device(machine).startswith("net_"):
+        return subject.ok("a virtual device needs none")
     drivers = sorted(n for n in common.dpdk_drivers(machine, folder) if n.startswith("net_") and n not in NO_NIC)
     if drivers:
         return subject.ok(", ".join(n.removeprefix("net_") for n in drivers))
