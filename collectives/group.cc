@@ -3,9 +3,11 @@
 #include "collectives/group.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstdlib>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -52,8 +54,13 @@ struct Card {
 // The largest group of this process on its host. A part of a group shares the host's cores with the other parts.
 std::atomic<int> mostOnHost{1};
 
-// torchrun says how many ranks it has started, before the first group is there.
+// torchrun says how many ranks it has started, before the first group is there. A rank that is bound to some of the
+// host's cores shares them with ranks that it does not know.
 int ranksOnHost() {
+  const std::vector<std::uint64_t> own = coreSet();
+  const auto cores = std::accumulate(own.begin(), own.end(), 0L,
+                                     [](long sum, std::uint64_t word) { return sum + std::popcount(word); });
+  if (cores < sysconf(_SC_NPROCESSORS_ONLN)) return 1;
   const char* const started = std::getenv("LOCAL_WORLD_SIZE");
   return std::max(mostOnHost.load(), std::clamp(started == nullptr ? 1 : std::atoi(started), 1, 1 << 16));
 }

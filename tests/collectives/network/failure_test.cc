@@ -151,6 +151,32 @@ TEST(Network_Mismatch, HeadersOfLaterOperations_AreJudgedWhenTheirTurnComes) {
   });
 }
 
+// Of operations among other ranks this one sees nothing, and there may be millions.
+TEST(Network_Mismatch, HeaderAfterManyOperationsOfOthers_IsNoDisagreement) {
+  Ranks ranks(2);
+  const std::vector<int> both{0, 1};
+  std::barrier sent(2);
+  inThreads(2, [&](int rank) {
+    const auto broadcast = [&](std::uint64_t number) {
+      Buffers b = vectorOf(Kind::kBroadcast, 5, 1 - rank, 2);
+      Call call = b.call();
+      call.root = 1;
+      return ranks[rank].runAmong(call, {both, number}, soon());
+    };
+    ASSERT_TRUE(broadcast(2).ok());
+    const std::uint64_t later = 2 + (1u << 23) + 1;
+    if (rank == 1) {
+      ASSERT_TRUE(broadcast(later).ok());
+      sent.arrive_and_wait();
+      return;
+    }
+    sent.arrive_and_wait();
+    (void)ranks[rank].wait([] { return false; }, monotonicNow() + milliseconds(20));  // the header is here
+    const Status status = broadcast(later);
+    EXPECT_TRUE(status.ok()) << status.error().message;
+  });
+}
+
 TEST(Network_Mismatch, CountsOfBlocksDiffer_NamesBothRanksAndCounts) {
   Ranks ranks(2);
   inThreads(2, [&](int rank) {
