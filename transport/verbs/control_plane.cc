@@ -30,12 +30,10 @@ constexpr std::size_t kMaxStrangers = 256, kMostDeparted = 256;
 // Connections accepted in one poll: a process that connects without pause must not keep data from moving. The rest
 // waits for the next poll.
 constexpr int kAcceptsAtOnce = 64;
-// The kernel sends 127 probes at most.
-constexpr std::chrono::seconds kMostPatience{250};
 // Between two attempts to dial; doubles each time.
 constexpr auto kFirstPause = std::chrono::milliseconds(20), kLongestPause = std::chrono::milliseconds(500);
-// Detects a host that went down silently.
-constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2;
+// Detects a host that went down silently. The kernel sends 127 probes at most.
+constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2, kMostProbes = 120;
 
 bool isMappedIpv4(const GidBytes& ip) {
   constexpr std::array<std::uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
@@ -54,11 +52,12 @@ network::Endpoint endpointOf(const GidBytes& ip, std::uint16_t port) {
 void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, level, name, &value, sizeof value); }
 
 void watchForDeadHosts(int fd, std::chrono::seconds patience) {
-  const int probes = (static_cast<int>(patience.count()) - kKeepAliveIdleSeconds) / kKeepAliveIntervalSeconds;
+  const int span = static_cast<int>(patience.count()) - kKeepAliveIdleSeconds;
+  const int interval = std::max(kKeepAliveIntervalSeconds, (span + kMostProbes - 1) / kMostProbes);
   setOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   setOption(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepAliveIdleSeconds);
-  setOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepAliveIntervalSeconds);
-  setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, probes);
+  setOption(fd, IPPROTO_TCP, TCP_KEEPINTVL, interval);
+  setOption(fd, IPPROTO_TCP, TCP_KEEPCNT, span / interval);
   setOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 }
 
@@ -81,7 +80,7 @@ ControlKeys controlKeysOf(const security::KeyAgreement& agreement) {
 
 Result<std::unique_ptr<ControlPlane>> ControlPlane::make(const GidBytes& ip, bool keyed,
                                                          std::chrono::seconds patience) {
-  std::unique_ptr<ControlPlane> plane(new ControlPlane(keyed, std::clamp(patience, kLeastPatience, kMostPatience)));
+  std::unique_ptr<ControlPlane> plane(new ControlPlane(keyed, std::max(patience, kLeastPatience)));
   if (Status status = plane->listen(ip); !status) return status;
   return plane;
 }

@@ -38,8 +38,8 @@ class RdmaDevice {
   const TransportConfig config;
   // Destroyed in reverse order: objects made on a rail go before it.
   std::vector<std::unique_ptr<RailQueues>> rails;
-  std::unique_ptr<RegisteredSlots> slots;  // for frames, on rail 0
   std::unique_ptr<RegistrationCache> registrations;
+  std::unique_ptr<RegisteredSlots> slots;  // for frames, on rail 0
   std::unique_ptr<ControlPlane> control;
   GidBytes controlIp{};  // where it listens
   BufferPool staging;
