@@ -10,11 +10,12 @@ from dataclasses import replace
 
 import pytest
 from conftest import MACHINE, ROOT
-from gloo_bypass_tools.report import machine
+from gloo_bypass_tools.report import machine, marked_tables
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.study.printed import failure_runs as stored
 from gloo_bypass_tools.study.printed import failures
 
+PAGE = ROOT / "docs/studies/failures"
 SCRIPT = (ROOT / "scripts/study", "failures")
 DDP_TRAIN = pathlib.Path(os.environ.get("DDP_TRAIN", ROOT / "build/trainer/ddp_train"))
 
@@ -71,7 +72,7 @@ def test_Table_HasSpreadsAndWhatItCostsInSteps():
 
 def test_Samples_OfAllRuns_AreAddedUp():
     text = stored.samples_line(run_of(row(), replace(row(), lost=2, twice=1)))
-    assert text.startswith("TCP: 2 runs of 30 steps of 32 samples, a step 0.50 s (0.50 to 0.50);")
+    assert text.startswith("- TCP: 2 runs of 30 steps of 32 samples, a step 0.50 s (0.50 to 0.50);")
     assert text.endswith("samples lost 2, used twice in an epoch 1.")
 
 
@@ -96,6 +97,13 @@ def test_StoredRun_Damaged_IsNamed(tmp_path, change, reason):
     with pytest.raises(RecordError) as found:
         stored.read(tmp_path / "a-run.json")
     assert reason in str(found.value) and "a-run.json" in str(found.value)
+
+
+def test_Page_InTheTree_HasTheTablesOfItsRuns():
+    text = (PAGE / marked_tables.PAGE).read_text()
+    assert stored.renewed(text, PAGE) == text, "scripts/study failures --draw docs/studies/failures"
+    names = {path.name.removesuffix(marked_tables.RUN) for path in PAGE.glob(f"*{marked_tables.RUN}")}
+    assert names and names == set(marked_tables.names_of(text))
 
 
 def test_Estimate_CountsRestartsAndStepsDoneAgain():

@@ -167,7 +167,7 @@ def samples_line(run):
         step = spread([row.step_s for row in rows], 2, " s")
         lost, twice = (sum(getattr(row, name) for row in rows) for name in ("lost", "twice"))
         times = f"{len(rows)} run{'' if len(rows) == 1 else 's'} of {run.steps} steps of {rows[0].samples} samples"
-        parts.append(f"{transport}: {times}, a step {step}; samples lost {lost}, used twice in an epoch {twice}.")
+        parts.append(f"- {transport}: {times}, a step {step}; samples lost {lost}, used twice in an epoch {twice}.")
     return "\n".join(parts)
 
 
