@@ -378,6 +378,7 @@ def pytorchs_own_names():
         group.send([one], dstRank=1, tag=3).wait()
     elif rank == 1:
         ends(group.recv([scattered], srcRank=0, tag=3), scattered, 1)
+    group.barrier(opts=dist.BarrierOptions()).wait()  # the first message connects all ranks
     group._start_coalescing()
     group._end_coalescing()
     group.setUsePgForSymmMemRendezvous(value=True)
