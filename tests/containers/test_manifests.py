@@ -183,6 +183,8 @@ def fixture_build(tmp_path):
     build = tmp_path / "build"
     python = ROOT / "plugin" / "python"
     shutil.copytree(python, build / "plugin" / "python", ignore=shutil.ignore_patterns("__pycache__"))
+    for file in (build / "plugin" / "python" / "gloo_bypass.dist-info").glob("*.in"):
+        file.rename(file.with_suffix(""))
     for program in programs_to_stage():
         (build / program).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy("/bin/true", build / program)
@@ -197,6 +199,7 @@ def test_StagedPrograms_HaveTheWholePackage(build, tmp_path):
     assert done.returncode == 0, done.stderr
     python = build / "plugin" / "python"
     wanted = {path.relative_to(python) for path in python.rglob("*") if path.suffix in (".py", ".typed", ".so")}
+    wanted |= {pathlib.Path("gloo_bypass.dist-info", name) for name in ("METADATA", "entry_points.txt")}
     staged = tmp_path / "stage" / "gloo-bypass" / "plugin" / "python"
     assert {path.relative_to(staged) for path in staged.rglob("*") if path.is_file()} == wanted and len(wanted) > 5
 
