@@ -192,7 +192,7 @@ void NetworkOperations::onHeader(Peer& peer, std::uint32_t operation) {
   const std::int32_t before = ahead(operation, operations_);
   if (before == 0 && operation_.expects(peer)) return;
   // Operations in which this rank has no part count too: after many of them its last number says nothing of a peer's.
-  const bool allTakePart = subset_.empty();
+  const bool allTakePart = operations_ > 0 && subset_.empty();
   if (before <= 0 && allTakePart) {
     receiveStray(peer, operation);
   } else {

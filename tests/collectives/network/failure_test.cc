@@ -155,7 +155,7 @@ TEST(Network_Mismatch, HeadersOfLaterOperations_AreJudgedWhenTheirTurnComes) {
 TEST(Network_Mismatch, HeaderAfterManyOperationsOfOthers_IsNoDisagreement) {
   Ranks ranks(2);
   const std::vector<int> both{0, 1};
-  std::barrier sent(2);
+  std::barrier begun(2), sent(2);
   inThreads(2, [&](int rank) {
     const auto broadcast = [&](std::uint64_t number) {
       Buffers b = vectorOf(Kind::kBroadcast, 5, 1 - rank, 2);
@@ -164,6 +164,7 @@ TEST(Network_Mismatch, HeaderAfterManyOperationsOfOthers_IsNoDisagreement) {
       return ranks[rank].runAmong(call, {both, number}, soon());
     };
     EXPECT_TRUE(broadcast(2).ok());
+    begun.arrive_and_wait();  // an operation among others has an end, too
     const std::uint64_t later = 2 + (1u << 23) + 1;
     if (rank == 1) {
       EXPECT_TRUE(broadcast(later).ok());
