@@ -12,8 +12,9 @@ USER_SPACE_DRIVERS = ("vfio-pci", "uio_pci_generic", "igb_uio")
 BESIDE_KERNEL = {"0x15b3": "mlx5_core (NVIDIA): works beside the kernel's driver", "0x1414": "mana (Microsoft)"}
 
 # Of interfaces, memory, files: none of a card.
-NO_NIC = ("af_packet", "af_xdp", "bond", "failsafe", "memif", "null", "pcap", "ring", "softnic", "tap", "vdev_netvsc")
-NO_NIC = tuple(f"net_{name}" for name in (*NO_NIC, "vhost"))
+VIRTUAL = "af_packet af_xdp bond failsafe memif null pcap ring softnic tap vdev_netvsc vhost"
+NO_NIC = {f"net_{name}" for name in VIRTUAL.split()}
+
 
 ANOTHER_DIRECTORY = "export GLOO_BYPASS_MEMIF_DIRECTORY=/a/directory/of/yours"
 MAX_DIRECTORY_BYTES = 62  # kMaxMemifDirectoryBytes: a socket's whole path has at most 107

@@ -6,6 +6,8 @@ import re
 import stat
 from pathlib import Path
 
+from gloo_bypass_tools.common import control_groups
+
 CAPABILITIES = {"net_admin": 12, "net_raw": 13, "ipc_lock": 14, "sys_admin": 21}
 MULTIARCH = "usr/lib/x86_64-linux-gnu"
 LIBRARY_FOLDERS = (MULTIARCH, "lib/x86_64-linux-gnu", "usr/lib", "usr/lib64", "usr/local/lib")
@@ -17,12 +19,6 @@ def integer(text, default=None):
         return int(text)
     except (TypeError, ValueError):
         return default
-
-
-def quotient(words):
-    """Of two numbers above 0; None where there are no such."""
-    first, second = ([integer(word, 0) for word in words] + [0, 0])[:2]
-    return first / second if first > 0 and second > 0 else None
 
 
 class Machine:
@@ -125,24 +121,8 @@ class Machine:
         return allowed
 
     def cpu_quota(self):
-        """CPUs' worth of time that the control groups grant, as transport/progress/cpu_quota.h finds it; None: no
-        limit."""
-        found = [self._quota_of("/"), self._old_quota_of("/")]  # in a container, of its own group
-        for line in (self.text("/proc/self/cgroup") or "").splitlines():
-            _, controllers, path = (line.split(":", 2) + ["", ""])[:3]
-            if (controllers and "cpu" not in controllers.split(",")) or path.startswith("/.."):
-                continue
-            while len(path) > 1:
-                found.append(self._old_quota_of(path) if controllers else self._quota_of(path))
-                path = path.rpartition("/")[0]
-        return min((quota for quota in found if quota), default=None)
-
-    def _quota_of(self, group):
-        """In version 2 of control groups."""
-        return quotient((self.text(f"/sys/fs/cgroup{group}/cpu.max") or "").split())
-
-    def _old_quota_of(self, group):
-        return quotient([self.text(f"/sys/fs/cgroup/cpu{group}/cpu.cfs_{name}_us") for name in ("quota", "period")])
+        """CPUs' worth of time that the control groups grant; None: no limit."""
+        return control_groups.cpu_quota(self.text)
 
     def cpu_flags(self):
         match = re.search(r"^flags\s*:(.*)$", self.text("/proc/cpuinfo") or "", re.MULTILINE)

@@ -27,6 +27,13 @@ def machine(folder, available_gib, groups, files):
         (64, 256, "0::/\n", {"cpu.max": "300000 100000\n", "memory.max": "max\n"}, 3),
         (64, 256, "0::/\n", {"cpu.max": "50000 100000\n"}, 1),
         (64, 256, "0::/\n", {"cpu.max": "max 100000\n"}, 64),
+        (
+            64,
+            256,
+            "5:cpu,cpuacct:/a\n",
+            {"cpu/a/cpu.cfs_quota_us": "400000\n", "cpu/a/cpu.cfs_period_us": "100000\n"},
+            4,
+        ),
         (64, 256, "0::/a/b\n", {"a/memory.max": f"{6 * GIB}\n", "a/b/memory.max": f"{20 * GIB}\n"}, 3),
         (64, 256, "5:cpu,cpuacct:/\n4:memory:/docker/1\n", {"memory/memory.limit_in_bytes": f"{10 * GIB}\n"}, 5),
         (64, 256, "4:memory:/a\n", {"memory/a/memory.limit_in_bytes": f"{10 * GIB}\n"}, 5),
