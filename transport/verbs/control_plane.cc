@@ -16,7 +16,6 @@
 #include "transport/base/check.h"
 #include "transport/base/exhausted.h"
 #include "transport/base/fields.h"
-#include "transport/network/endpoint.h"
 
 namespace gloo_bypass::verbs {
 namespace {
@@ -35,19 +34,8 @@ constexpr auto kFirstPause = std::chrono::milliseconds(20), kLongestPause = std:
 // Detects a host that went down silently. The kernel sends 127 probes at most.
 constexpr int kKeepAliveIdleSeconds = 5, kKeepAliveIntervalSeconds = 2, kMostProbes = 120;
 
-bool isMappedIpv4(const GidBytes& ip) {
-  constexpr std::array<std::uint8_t, 12> kPrefix = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
-  return std::equal(kPrefix.begin(), kPrefix.end(), ip.begin());
-}
-
-network::Endpoint endpointOf(const GidBytes& ip, std::uint16_t port) {
-  network::Endpoint endpoint;
-  const bool v4 = isMappedIpv4(ip);
-  endpoint.any.sa_family = v4 ? AF_INET : AF_INET6;
-  endpoint.setPort(port);
-  std::ranges::copy(std::as_bytes(std::span(ip)).subspan(v4 ? 12 : 0), endpoint.ip().begin());
-  return endpoint;
-}
+constexpr std::array<std::uint8_t, 12> kMappedIpv4 = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
+bool isMappedIpv4(const GidBytes& ip) { return std::equal(kMappedIpv4.begin(), kMappedIpv4.end(), ip.begin()); }
 
 void setOption(int fd, int level, int name, int value) { (void)setsockopt(fd, level, name, &value, sizeof value); }
 
@@ -68,6 +56,23 @@ Status failed(const char* what) {
 }
 
 }  // namespace
+
+network::Endpoint endpointOf(const GidBytes& ip, std::uint16_t port) {
+  network::Endpoint endpoint;
+  const bool v4 = isMappedIpv4(ip);
+  endpoint.any.sa_family = v4 ? AF_INET : AF_INET6;
+  endpoint.setPort(port);
+  std::ranges::copy(std::as_bytes(std::span(ip)).subspan(v4 ? 12 : 0), endpoint.ip().begin());
+  return endpoint;
+}
+
+GidBytes bytesOf(network::Endpoint address) {
+  GidBytes bytes{};
+  if (!address.isV6()) std::ranges::copy(kMappedIpv4, bytes.begin());
+  const std::span<const std::byte> ip = address.ip();
+  std::ranges::copy(ip, std::as_writable_bytes(std::span(bytes)).last(ip.size()).begin());
+  return bytes;
+}
 
 ControlKeys controlKeysOf(const security::KeyAgreement& agreement) {
   const auto tokensOf = [&agreement](std::uint64_t id) {

@@ -33,10 +33,15 @@
 #include "transport/base/file_descriptor.h"
 #include "transport/base/status.h"
 #include "transport/base/time.h"
+#include "transport/network/endpoint.h"
 #include "transport/security/key_agreement.h"
 #include "transport/verbs/rdma_address.h"
 
 namespace gloo_bypass::verbs {
+
+// An IPv4 address is mapped (::ffff:a.b.c.d), as RoCEv2 has it.
+network::Endpoint endpointOf(const GidBytes& ip, std::uint16_t port);
+GidBytes bytesOf(network::Endpoint address);
 
 // Called from inside ControlPlane::poll. May call the plane.
 class ControlObserver {
@@ -69,7 +74,6 @@ class ControlPlane {
   ControlPlane& operator=(const ControlPlane&) = delete;
 
   std::uint16_t port() const { return port_; }
-  std::chrono::seconds patience() const { return patience_; }
   // Readable when poll() has something to do. For epoll; do not read.
   int fd() const { return epoll_.get(); }
   // The latest time to call poll() although fd() is not readable; kNever for no timer.

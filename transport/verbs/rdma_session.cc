@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "transport/base/check.h"
@@ -11,12 +10,6 @@
 
 namespace gloo_bypass::verbs {
 namespace {
-
-bool isLoopback(const GidBytes& ip) {
-  constexpr GidBytes kV6{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1};
-  const bool mapped = ip[10] == 0xff && ip[11] == 0xff && std::all_of(ip.begin(), ip.begin() + 10, std::logical_not{});
-  return ip == kV6 || (mapped && ip[12] == 127);
-}
 
 // SoftRoCE adds one place to the number requested, and rounds up to a power of two: 256 would become 512.
 constexpr unsigned kSendDepth = 255;
@@ -128,7 +121,7 @@ Status RdmaSession::connect(TimePoint now, const ChannelAddress& address) {
                               "GLOO_BYPASS_RDMA_DEVICES",
                               device_.rails[i]->rail().deviceName, name(own), name(peer.rails[i].linkLayer)));
   }
-  if (isLoopback(device_.controlIp) != isLoopback(peer.controlIp)) {
+  if (endpointOf(device_.controlIp, 0).isLoopback() != endpointOf(peer.controlIp, 0).isLoopback()) {
     return Status(ErrorScope::kSession, ErrorCode::kConfiguration,
                   "one rank's address for the control connection is the loopback's, which reaches no other host: name "
                   "an interface with GLOO_SOCKET_IFNAME or GLOO_BYPASS_INTERFACE");

@@ -33,21 +33,12 @@ Error systemError(const char* what) {
           fmt::format("{}: {}", what, reasonOf(error))};
 }
 
-GidBytes bytesOf(network::Endpoint address) {
-  GidBytes bytes{};
-  const std::span<const std::byte> ip = address.ip();
-  if (!address.isV6()) bytes[10] = bytes[11] = 0xff;
-  std::ranges::copy(ip, std::as_writable_bytes(std::span(bytes)).last(ip.size()).begin());
-  return bytes;
-}
-
 // Peers reach the control connection by TCP. A GID of RoCE is an address of its interface; of InfiniBand it is none,
 // and a link-local one leads nowhere without an interface.
 Result<GidBytes> controlAddress(const Rail& rail, const TransportConfig& config) {
   GidBytes gid;
   std::copy_n(std::begin(rail.gid.raw), gid.size(), gid.begin());
-  const bool linkLocal = gid[0] == 0xfe && (gid[1] & 0xc0) == 0x80;
-  if (rail.attributes.link_layer == IBV_LINK_LAYER_ETHERNET && !linkLocal) return gid;
+  if (rail.attributes.link_layer == IBV_LINK_LAYER_ETHERNET && !endpointOf(gid, 0).isLinkLocal()) return gid;
   const auto addresses = network::chooseLocalAddresses(config.interface, config.masterAddress, kMaxRails);
   if (!addresses) return addresses.error();
   return bytesOf(addresses.value().front());
