@@ -41,14 +41,12 @@ def options_of(kind: Any, options: Any, **fields: Any) -> Any:
     return made
 
 
-def first(*named: Any) -> Any:
-    """What PyTorch's overloads name differently: the one that was given."""
-    return next((one for one in named if one is not None), None)
-
-
-def root_of(positional: Any, named: Any) -> Any:
-    """For options_of: short overloads have the root where the others have options."""
-    return positional if named is None else named
+def given(positional: Any, *named: Any) -> Any:
+    """What PyTorch's overloads name differently, or have where others have options: by name, if it has one."""
+    for one in named:
+        if one is not None:
+            return one
+    return positional
 
 
 def only(what: str, role: str, lists: Sequence[Any]) -> Any:

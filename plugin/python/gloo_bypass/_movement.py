@@ -8,7 +8,7 @@ from typing import Any, List, Optional, Sequence, Tuple
 import torch
 
 from . import _profiling, _tensors as of
-from ._calls import UNSET, Tensors, await_key, c10d, check_numel, check_pairs, first, listed, only, options_of, root_of
+from ._calls import UNSET, Tensors, await_key, c10d, check_numel, check_pairs, given, listed, only, options_of
 from ._reductions import Reductions
 from ._several import check_alike
 from ._tensors import ArgumentError, Staging
@@ -30,8 +30,8 @@ class Movement(Reductions):
     def broadcast(
         self, tensors: Any = None, opts: Any = None, timeout: Any = None, *, root: Any = None, tensor: Any = None
     ) -> Any:
-        opts = options_of(c10d.BroadcastOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
-        tensors = listed(first(tensors, tensor))
+        opts = options_of(c10d.BroadcastOptions, opts, rootRank=given(opts, root), timeout=timeout)
+        tensors = listed(given(tensors, tensor))
         self._check_root("broadcast", opts)
         if not 0 <= opts.rootTensor < len(tensors):
             raise ArgumentError(
@@ -59,10 +59,10 @@ class Movement(Reductions):
         root: Any = None,
         input_tensor: Any = None,
     ) -> Any:
-        outputs, inputs = output_tensors, first(input_tensors, input_tensor)
+        outputs, inputs = output_tensors, given(input_tensors, input_tensor)
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs] if outputs else [], [inputs]
-        opts = options_of(c10d.GatherOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
+        opts = options_of(c10d.GatherOptions, opts, rootRank=given(opts, root), timeout=timeout)
         self._check_root("gather", opts)
         tensor = only("gather", "input tensor", inputs)
         if (other := self._other(tensor)) is not None:
@@ -107,10 +107,10 @@ class Movement(Reductions):
         root: Any = None,
         output_tensor: Any = None,
     ) -> Any:
-        outputs, inputs = first(output_tensors, output_tensor), input_tensors
+        outputs, inputs = given(output_tensors, output_tensor), input_tensors
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs] if inputs else []
-        opts = options_of(c10d.ScatterOptions, opts, rootRank=root_of(opts, root), timeout=timeout)
+        opts = options_of(c10d.ScatterOptions, opts, rootRank=given(opts, root), timeout=timeout)
         self._check_root("scatter", opts)
         tensor = only("scatter", "output tensor", outputs)
         if (other := self._other(tensor)) is not None:
@@ -139,7 +139,7 @@ class Movement(Reductions):
         *,
         input_tensor: Any = None,
     ) -> Any:
-        outputs, inputs = output_tensors, first(input_tensors, input_tensor)
+        outputs, inputs = output_tensors, given(input_tensors, input_tensor)
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.AllgatherOptions, opts, timeout=timeout)
@@ -217,7 +217,7 @@ class Movement(Reductions):
         output_tensor: Any = None,
         input_tensor: Any = None,
     ) -> Any:
-        outputs, inputs = first(output_tensors, output_tensor), first(input_tensors, input_tensor)
+        outputs, inputs = given(output_tensors, output_tensor), given(input_tensors, input_tensor)
         opts = options_of(c10d.AllToAllOptions, opts)
         if outputs and (other := self._other(outputs[0])) is not None:
             return other.alltoall(outputs, inputs, opts)
@@ -241,7 +241,7 @@ class Movement(Reductions):
         output_tensor: Any = None,
         input_tensor: Any = None,
     ) -> Any:
-        output, tensor = first(output, output_tensor), first(input, input_tensor)
+        output, tensor = given(output, output_tensor), given(input, input_tensor)
         opts = options_of(c10d.AllToAllOptions, opts, timeout=timeout)
         if (other := self._other(tensor)) is not None:
             return other.alltoall_base(output, tensor, output_split_sizes, input_split_sizes, opts)

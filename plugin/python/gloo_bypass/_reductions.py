@@ -5,7 +5,7 @@ from typing import Any, List, Optional
 import torch
 
 from . import _profiling, _tensors as of
-from ._calls import UNSET, Tensors, c10d, check_numel, first, listed, only, options_of, root_of
+from ._calls import UNSET, Tensors, c10d, check_numel, given, listed, only, options_of
 from ._old_torch import set_known
 from ._profiling import enabled as profiled
 from ._several import Several, check_alike
@@ -49,7 +49,7 @@ class Reductions(Several):
                 self._all_reduce(address, tensor.numel(), element, reduction_of(opts.reduceOp), limit)
                 return DONE
         opts = options_of(_OPTIONS, opts, reduceOp=opts if op is None else op, timeout=timeout)
-        tensors = listed(first(tensors, tensor))
+        tensors = listed(given(tensors, tensor))
         check_alike("allreduce", tensors)
         tensor = tensors[0]
         if (other := self._other(tensor)) is not None:
@@ -130,8 +130,8 @@ class Reductions(Several):
         root: Any = None,
         tensor: Any = None,
     ) -> Any:
-        opts = options_of(c10d.ReduceOptions, opts, rootRank=root_of(opts, root), reduceOp=op, timeout=timeout)
-        tensor = only("reduce", "tensor", listed(first(tensors, tensor)))
+        opts = options_of(c10d.ReduceOptions, opts, rootRank=given(opts, root), reduceOp=op, timeout=timeout)
+        tensor = only("reduce", "tensor", listed(given(tensors, tensor)))
         self._check_root("reduce", opts)
         if opts.rootTensor != 0:
             raise ArgumentError(f"gloo_bypass: reduce: invalid root tensor {opts.rootTensor} of 1 tensor")
@@ -156,7 +156,7 @@ class Reductions(Several):
         input: Any = None,
         input_tensor: Any = None,
     ) -> Any:
-        outputs, inputs = first(output_tensors, output), first(input_tensors, input, input_tensor)
+        outputs, inputs = given(output_tensors, output), given(input_tensors, input, input_tensor)
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         opts = options_of(c10d.ReduceScatterOptions, opts, reduceOp=opts if op is None else op, timeout=timeout)
