@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstdlib>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -56,11 +55,8 @@ std::atomic<int> mostOnHost{1};
 
 // torchrun says how many ranks it has started, before the first group is there. A rank that is bound to some of the
 // host's cores shares them with ranks that it does not know.
-int ranksOnHost() {
-  const std::vector<std::uint64_t> own = coreSet();
-  const auto cores = std::accumulate(own.begin(), own.end(), 0L,
-                                     [](long sum, std::uint64_t word) { return sum + std::popcount(word); });
-  if (cores < sysconf(_SC_NPROCESSORS_ONLN)) return 1;
+int ranksOnHost(std::span<const std::uint64_t> cores) {
+  if (coresIn(cores) < sysconf(_SC_NPROCESSORS_ONLN)) return 1;
   const char* const started = std::getenv("LOCAL_WORLD_SIZE");
   return std::max(mostOnHost.load(), std::clamp(started == nullptr ? 1 : std::atoi(started), 1, 1 << 16));
 }
@@ -308,8 +304,9 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   const bool alone = options.size == 1;
   auto place = alone || link.value().hasMemory ? MeetingPlace::open() : MeetingPlace();
   if (!place) return place.error();
+  const std::vector<std::uint64_t> cores = coreSet();
   const Card own{.protocol = kProtocol,
-                 .cores = {usableCores(), coreSet(), link.value().threads, ranksOnHost()},
+                 .cores = {usableCores(), cores, link.value().threads, ranksOnHost(cores)},
                  .transport = link.value().transport + (link.value().hasMemory ? " with memory links" : ""),
                  .host = options.host.empty() ? hostIdentity() : options.host,
                  .place = place.value().name(),

@@ -6,14 +6,11 @@
 #include <numeric>
 
 namespace gloo_bypass::collectives {
-namespace {
 
 int coresIn(std::span<const std::uint64_t> coreSet) {
   return std::accumulate(coreSet.begin(), coreSet.end(), 0,
                          [](int sum, std::uint64_t word) { return sum + std::popcount(word); });
 }
-
-}  // namespace
 
 HostPlan planFor(std::span<const RankCores> ranks) {
   int count = static_cast<int>(ranks.size()), onHost = count;

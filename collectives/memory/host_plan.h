@@ -24,6 +24,9 @@ struct HostPlan {
   bool ownCores = true;
 };
 
+// Of a mask.
+int coresIn(std::span<const std::uint64_t> coreSet);
+
 HostPlan planFor(std::span<const RankCores> ranks);
 
 }  // namespace gloo_bypass::collectives

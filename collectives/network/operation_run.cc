@@ -66,7 +66,7 @@ void OperationRun::countMessages() {
 
 Status OperationRun::awaitHeaders() {
   for (const auto& other : peers_) {
-    if (other == nullptr || partner(other->rank()).receives == 0) continue;
+    if (other == nullptr || !expects(*other)) continue;
     Partner& with = partner(other->rank());
     if (with.headerBytes == nullptr) {
       with.headerBytes = std::make_unique_for_overwrite<std::byte[]>(OutgoingCopies::kMostBytes);
