@@ -100,7 +100,7 @@ Status HierarchicalExecutor::run(const Call& call, TimePoint deadline) {
 }
 
 Status HierarchicalExecutor::runKind(const Call& call) {
-  // Sums within hosts, of which only the network makes an average, may not fit in what they are an average of.
+  // Hosts would add first and the network divide: the sum within a host might overflow.
   if (reduces(call.kind) && averagesOverflow(call.reduction, call.type)) return throughNetwork(call);
   switch (call.kind) {
     case Kind::kAllReduce:

@@ -27,7 +27,7 @@ using Case = OperationCase;
 std::vector<Case> casesOf(Kind kind, int size);
 // Runs the case's part of `rank`, and compares what it gives with a plain loop.
 ::testing::AssertionResult runsRight(Executor& executor, const Case& c, int rank, Reduction reduction);
-// Averages float16 of which two already add up to more than it can hold: each rank's is 38,400, and so is the result.
+// Averages float16: each rank has 38,400, and so has the result. Two of them already add up to more than float16 holds.
 ::testing::AssertionResult averagesLargeHalves(Executor& executor, const Case& c, int rank);
 
 }  // namespace gloo_bypass::collectives::test

@@ -282,7 +282,7 @@ std::size_t threads() {
 TEST(Group_OfOneRank, CostsNoThreads_AndHasNoPeers) {
   const TemporaryFolder folder, another;
   Processes processes(1, [&](int) {
-    const auto first = makeGroup(folder.path, 0, 1);  // with what the process has only once
+    const auto first = makeGroup(folder.path, 0, 1);  // makes what the process has only once
     const std::size_t before = threads();
     const auto group = makeGroup(another.path, 0, 1);
     if (!first || !group) return complain((first ? group : first).error().message);

@@ -176,7 +176,7 @@ def circumstances(run):
 
 
 def section(run):
-    """The table, below it what became of samples, and what it was measured on."""
+    """The table, below it how often samples were used, and what it was measured on."""
     return f"{table(run)}\n\n{samples_line(run)}\n\n{circumstances(run)}"
 
 

@@ -2,9 +2,10 @@
 
 For each transport a run of ddp_train (--model tiny unless said) with a checkpoint each --checkpoint-every steps, and
 --repeats of them, transports in turn. --kill RANK@STEP,...: rank RANK of those that are there is killed (SIGKILL) once
-step STEP is recorded. Says first how long it takes. Prints a table of the restarts, in Markdown, with what they cost in
-steps of before, and how often each sample was used in a step that counts. --json writes the stored run after each run,
-from which --draw makes the tables of a page (README.md) beside it. What follows "--" goes to ddp_train.
+step STEP is recorded. Says first how long it takes. Prints a table of the restarts, in Markdown: each part's time, and
+the sum in seconds and in steps. Below it stands how often samples were used in steps that count. --json writes the
+stored run after each run, and --draw makes the tables of a page (README.md) from those beside it. What follows "--"
+goes to ddp_train.
 """
 
 import argparse
