@@ -18,6 +18,7 @@ TRANSPORTS = ("DPDK", "UDP", "RDMA")
 #: The backend's name in init_process_group.
 NAME = "bypass"
 _OURS_FOR_GLOO = "GLOO_BYPASS_COLLECTIVES"
+_SECURITY = "GLOO_BYPASS_SECURITY"
 _UNDEFINED = "undefined"
 _LEAST_TORCH = (2, 6)
 
@@ -68,6 +69,18 @@ class Request:
     def _named(self, name: str) -> str:
         return NAME if name == "gloo" and self.replaces else name
 
+    def refuse_clear(self) -> None:
+        """RuntimeError where Gloo's own transport would carry what we are to encrypt."""
+        asked = os.environ.get(_SECURITY, "")
+        if asked in ("", "off") or asks_for_ours():
+            return
+        said = _chosen_by_torch() if self.backend == _UNDEFINED else self.backend
+        if "gloo" in said:
+            raise RuntimeError(
+                f"gloo_bypass: {_SECURITY}={asked!r} encrypts nothing over Gloo's own transports: set "
+                f"GLOO_DEVICE_TRANSPORT to DPDK or UDP, or leave {_SECURITY} out"
+            )
+
     def is_ours(self) -> bool:
         return self.backend == NAME or NAME in self._devices.values()
 
@@ -114,8 +127,10 @@ def _refusing(make_group: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(make_group)
     def make(*arguments: Any, **more: Any) -> Any:
-        if Request(signature.bind(*arguments, **more).arguments).is_ours():
+        request = Request(signature.bind(*arguments, **more).arguments)
+        if request.is_ours():
             refuse()
+        request.refuse_clear()
         return make_group(*arguments, **more)
 
     return make
@@ -138,6 +153,7 @@ def _watching(make_group: Callable[..., Any], plugin: Any) -> Callable[..., Any]
         global _request
         bound = signature.bind(*arguments, **more)
         request = Request(bound.arguments)
+        request.refuse_clear()
         if not request.is_ours():
             return make_group(*arguments, **more)
         from torch.distributed import Backend

@@ -67,6 +67,7 @@ bool isUsable(const std::string& hostName) {
 }
 
 std::string tryTcp() {
+  if (const std::string reason = whyNotGloosTransports(); !reason.empty()) refuse(reason);
   const GlooPlace place = placeOfProcess();
   return askInChild([&] {
     const auto made = [](const std::string& interface, const std::string& hostName) {

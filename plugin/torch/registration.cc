@@ -37,17 +37,29 @@ DevicePointer make(const gloo_bypass::BackEnd& backEnd, const std::string& inter
                         lazy ? gloo_bypass::ConnectMode::kOnDemand : gloo_bypass::ConnectMode::kAtOnce);
 }
 
+auto refusal(const std::string& message) {
+  return deviceCreator([message](const std::string&, const std::string&, bool) -> DevicePointer { fail(message); });
+}
+
 void registerRefusal(const std::string& key, const std::string& reason) {
   if (key.empty() || GlooDeviceRegistry()->Has(key)) return;
   // Fallback priority: a plug-in that registers this key after us replaces ours.
-  GlooDeviceRegistry()->Register(
-      key,
-      deviceCreator([message = fmt::format("GLOO_DEVICE_TRANSPORT='{}': {}", key, reason)](
-                        const std::string&, const std::string&, bool) -> DevicePointer { fail(message); }),
-      c10::REGISTRY_FALLBACK);
+  GlooDeviceRegistry()->Register(key, refusal(fmt::format("GLOO_DEVICE_TRANSPORT='{}': {}", key, reason)),
+                                 c10::REGISTRY_FALLBACK);
+}
+
+// PyTorch has them under these names. Its TCP_TLS does not encrypt either, since 2.9 (docs/security.md).
+void refuseGloosTransports() {
+  const std::string reason = gloo_bypass::whyNotGloosTransports();
+  if (reason.empty()) return;
+  for (const char* key : {"LINUX", "TCP", "TCP_TLS", "UV"}) {
+    if (!GlooDeviceRegistry()->Has(key)) continue;
+    GlooDeviceRegistry()->Register(key, refusal(reason), c10::REGISTRY_PREFERRED);
+  }
 }
 
 void registerAll() {
+  refuseGloosTransports();
   for (const gloo_bypass::BackEnd& backEnd : gloo_bypass::backEnds()) {
     GlooDeviceRegistry()->Register(
         backEnd.name, deviceCreator([&backEnd](const std::string& interface, const std::string& hostName, bool lazy) {

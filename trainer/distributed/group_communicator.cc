@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <set>
+#include <string_view>
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -67,10 +68,21 @@ std::string loadTransport(const Options& options) {
   return transport;
 }
 
+// The user would not notice that nothing is encrypted.
+void refuseEncryption(const std::string& transport) {
+  const char* const security = std::getenv("GLOO_BYPASS_SECURITY");
+  if (security == nullptr || *security == '\0' || std::string_view(security) == "off") return;
+  throw UsageError(
+      fmt::format("GLOO_BYPASS_SECURITY='{}' encrypts nothing over {}: set GLOO_DEVICE_TRANSPORT to DPDK or UDP, or "
+                  "leave GLOO_BYPASS_SECURITY out",
+                  security, transport));
+}
+
 }  // namespace
 
 std::string prepareTransport(const Options& options) {
   const std::string transport = loadTransport(options);
+  if (isKernelTcp(transport)) refuseEncryption(transport);
   if (options.collectives == Collectives::kOwn) {
     if (isKernelTcp(transport)) {
       throw UsageError(fmt::format(

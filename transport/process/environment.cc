@@ -104,6 +104,15 @@ Result<TransportConfig> configurationFromEnvironment() { return configurationFro
 
 std::string requestedDeviceTransport() { return variable("GLOO_DEVICE_TRANSPORT"); }
 
+std::string whyNotGloosTransports() {
+  const std::string security = variable("GLOO_BYPASS_SECURITY");
+  if (security.empty() || security == "off") return "";
+  return fmt::format(
+      "GLOO_BYPASS_SECURITY='{}' encrypts nothing over Gloo's own transports: set GLOO_DEVICE_TRANSPORT to DPDK or "
+      "UDP, or leave GLOO_BYPASS_SECURITY out",
+      printable(security));
+}
+
 std::string requestedInterfaces() { return variable("GLOO_SOCKET_IFNAME"); }
 
 }  // namespace gloo_bypass

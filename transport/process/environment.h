@@ -27,6 +27,9 @@ Result<TransportConfig> configurationFrom(std::span<const SettingText> texts);
 // GLOO_DEVICE_TRANSPORT, which PyTorch reads to choose a transport; empty if not set.
 std::string requestedDeviceTransport();
 
+// Why Gloo's own transports must not be used: GLOO_BYPASS_SECURITY asks for encryption. One line; empty: they may.
+std::string whyNotGloosTransports();
+
 // GLOO_SOCKET_IFNAME, which PyTorch reads to choose where to communicate: one interface or a comma-separated list;
 // empty if not set.
 std::string requestedInterfaces();

@@ -128,6 +128,23 @@ def test_ImportTorch_NothingIsSet_GroupOfGloosForOneDeviceHasTheSameName(tmp_pat
     assert (result.stdout, result.stderr) == (without.stdout, without.stderr)
 
 
+@pytest.mark.parametrize("backend", ["'gloo'", "'cpu:gloo'", ""])
+def test_ImportTorch_EncryptionIsWantedAndTheTransportIsGloos_NoGroupIsMade(tmp_path, installed_torch, backend):
+    needs_autoload(installed_torch)
+    program = (
+        "import os, torch.distributed as d\n"
+        "for wanted in 'off', 'encrypt':\n"
+        "    os.environ['GLOO_BYPASS_SECURITY'] = wanted\n"
+        f"    d.init_process_group({backend}{', ' if backend else ''}store=d.HashStore(), rank=0, world_size=1)\n"
+        "    d.destroy_process_group()\n"
+        "    print(wanted)"
+    )
+    result = run(["-c", program], environment_for(tmp_path), status=1)
+    assert result.stdout == "off\n"
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith("RuntimeError: gloo_bypass: GLOO_BYPASS_SECURITY='encrypt' encrypts nothing"), last
+
+
 @pytest.mark.skipif(bool(os.environ.get("PLUGIN_NO_DPDK")), reason="the DPDK transport is not in this build")
 def test_ImportTorch_TransportIsDpdk_ScriptNeedsNoImport(installed_torch):
     needs_autoload(installed_torch)

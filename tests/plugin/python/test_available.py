@@ -37,6 +37,7 @@ def asked(tmp_path_factory):
         "directory exists": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(own)},
         "directory cannot be made": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(unwritable / "m")},
         "directory open to others": {"GLOO_BYPASS_MEMIF_DIRECTORY": str(open_to_all)},
+        "encryption": {"GLOO_BYPASS_SECURITY": "encrypt"},
         "wrong value": {"GLOO_BYPASS_SPIN_US": "fast"},
         "no such interface": {"GLOO_SOCKET_IFNAME": "nosuch0,lo", "GLOO_BYPASS_LINK": "netdev"},
         "no such device": {
@@ -129,6 +130,12 @@ def test_Available_ThreeThreadsAtOnce_AllAreToldTheSame(asked):
 def test_Available_TcpInterfaceMissing_SaysWhy(asked):
     works, text = answer(asked, "no such interface", "TCP")
     assert not works and "GLOO_SOCKET_IFNAME='nosuch0'" in text, text
+
+
+def test_Available_EncryptionIsWanted_TcpSaysThatItHasNone(asked):
+    works, text = answer(asked, "encryption", "TCP")
+    assert not works and "GLOO_BYPASS_SECURITY='encrypt'" in text, text
+    assert answer(asked, "encryption", "UDP")[0]
 
 
 @needs_rdma

@@ -186,6 +186,17 @@ def test_Transport_Unknown_NamesItAndTheKnownOnes(transport):
 
 
 @pytest.mark.without_dpdk
+@pytest.mark.parametrize("transport", ["TCP", None])
+def test_Encryption_OverGloosOwnTransport_IsRefusedWithTheWayOut(transport):
+    refused(
+        "GLOO_BYPASS_SECURITY='encrypt' encrypts nothing over Gloo's own transports: set GLOO_DEVICE_TRANSPORT",
+        transport=transport,
+        load="import" if FROM_WHEEL else "preload",
+        environment={"GLOO_BYPASS_SECURITY": "encrypt"},
+    )
+
+
+@pytest.mark.without_dpdk
 @pytest.mark.skipif(not os.environ.get("PLUGIN_NO_RDMA"), reason="the RDMA transport is in this build")
 def test_Transport_NotInThisBuild_IsSaid():
     refused("RDMA", "not in this build", transport="RDMA")

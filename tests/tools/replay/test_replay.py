@@ -137,9 +137,10 @@ def test_Replay_WithoutTransport_TakesWhatTheEnvironmentSays(tmp_path):
     write(tmp_path / "run", *[[collective(1, "ALL_REDUCE", 4096)]] * 2)
     done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="UDP")
     assert done.returncode == 0 and "2 ranks over UDP" in done.stdout
-    # Gloo's own transport seals nothing.
-    done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="TCP", GLOO_BYPASS_SECURITY="encrypt")
+    done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="TCP")
     assert done.returncode == 0 and "2 ranks over TCP;" in done.stdout
+    done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="TCP", GLOO_BYPASS_SECURITY="encrypt")
+    assert done.returncode == 1 and "encrypts nothing over Gloo's own" in done.stderr, done.stderr
 
 
 @needs_plugin

@@ -133,6 +133,13 @@ TEST_F(OwnCollectives, Tcp_IsRefusedOnceWithTheWayOut) {
   }
 }
 
+TEST_F(OwnCollectives, EncryptionOverTcp_IsRefusedOnceWithTheWayOut) {
+  const Flags flags{"--spawn", "2", "--steps", "1"};
+  const auto refused = train(flags, {{"GLOO_DEVICE_TRANSPORT", "TCP"}, {"GLOO_BYPASS_SECURITY", "encrypt"}});
+  expectRefused(refused, "GLOO_BYPASS_SECURITY='encrypt' encrypts nothing over TCP: set GLOO_DEVICE_TRANSPORT");
+  EXPECT_EQ(refused.shellStatus(), kUsage);
+}
+
 TEST_F(OwnCollectives, AnotherRankHasGloo_BothAreNamed) {
   const uint16_t port = freePort();
   Program first = start({"--steps", "1"}, rankOf(0, 2, port));
