@@ -170,7 +170,7 @@ class Membership(Answers):
         store = dist.PrefixStore(f"reconfigure/{opts.uuid}", self._group_store)
         rank = handles.index(own)
         # What ranks have published under a uuid is not to be read again.
-        if rank == 0 and bytes(store.compare_set("claimed", "", own)).decode() != own:
+        if rank == 0 and bytes(store.compare_set("claimed", "", own)) != own.encode():
             raise RuntimeError(
                 f"{NAME} reconfigure uuid {opts.uuid} was already used; each reconfigure() requires a unique uuid"
             )

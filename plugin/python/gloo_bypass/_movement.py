@@ -20,6 +20,12 @@ _TAGS = 0xFFFFFFFF
 _LONGEST_READ_S = 5.0
 
 
+def _on_one_line(text: bytes) -> str:
+    """Printable: what was not is escaped."""
+    readable = text.decode(errors="backslashreplace")
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in readable)
+
+
 class Movement(Reductions):
     _own_store: Any
     _timeout: datetime.timedelta
@@ -300,7 +306,8 @@ class Movement(Reductions):
                 store, f"{prefix}/begun", max(milliseconds(limit), self._timeout_ms or milliseconds(self._timeout))
             )
             await_key(store, f"{prefix}/go", milliseconds(limit) + round(1000 * _LONGEST_READ_S))
-            text = bytes(store.get(f"{prefix}/go")).decode()
+            # Whoever reaches the store may have written it.
+            text = _on_one_line(bytes(store.get(f"{prefix}/go")))
             store.set(f"{prefix}/{self._rank}/has read", "")
         except RuntimeError as error:
             text = str(error)

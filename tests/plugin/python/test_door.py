@@ -41,6 +41,7 @@ def new_enough(installed_torch):
         ("in_flight_works_are_known", 2),
         ("quantized", 2),
         ("monitored_barriers_leave_little", 3),
+        ("monitored_barrier_reads_a_hostile_store", 2),
         ("gloo_has_the_host", 2),
         ("pytorchs_own_names", 2),
         ("pytorchs_own_names", 3),

@@ -308,6 +308,20 @@ def monitored_barriers_leave_little():
 
 
 @case
+def monitored_barrier_reads_a_hostile_store():
+    start()
+    if dist.get_rank() == 0:
+        store = dist.group.WORLD._own_store
+        store.set("monitored-1/begun", "")
+        store.set("monitored-1/go", b"\x1b[31m\nred\xff")
+    dist.barrier()
+    if dist.get_rank() == 1:
+        text = raised(RuntimeError, dist.monitored_barrier)
+        assert text.endswith(": \\x1b[31m\\nred\\xff"), text
+    dist.barrier()
+
+
+@case
 def ends_and_uses_groups_at_exit():
     """What the program registers after `import torch` comes before the end of its groups."""
 
