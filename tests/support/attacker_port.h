@@ -59,6 +59,7 @@ class AttackerPort final : public PacketPort, private PacketSink {
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {
     for (const Datagram& arriving : attack_({datagram.begin(), datagram.end()})) sink_->onDatagram(link, arriving);
   }
+  void onStranger() noexcept override { sink_->onStranger(); }
   void onLinkDown(LinkId link, const Error& error) noexcept override { sink_->onLinkDown(link, error); }
   bool sentBySession(LinkId link, std::span<const std::byte> datagram) const noexcept override {
     return sink_->sentBySession(link, datagram);

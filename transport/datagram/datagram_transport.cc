@@ -120,6 +120,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     }
     now_ = now;
     taken_ = 0;
+    strangers_ = false;
     received_ = port_->receive(*this, traits_.receiveBurst);
     bool progressed = taken_ > 0;
     if (progressed) gap_ = now - std::exchange(lastArrival_, now);
@@ -138,7 +139,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     return sessions_.anyDirty() ? std::min(timers, now_ + retryAsleep_) : timers;
   }
 
-  bool disturbed() const noexcept override { return received_ > 0 && taken_ == 0; }
+  bool disturbed() const noexcept override { return (received_ > 0 || strangers_) && taken_ == 0; }
   // On a fast path datagrams arrive in bursts, and a resting driver holds them up.
   Duration patience() const noexcept override {
     return received_ <= kFewDatagrams && gap_ >= patience_ / 2 ? patience_ : Duration{0};
@@ -175,6 +176,8 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
     ++verdicts_[static_cast<std::size_t>(verdict)];
     if (verdict == Verdict::kOpened) ++taken_;
   }
+
+  void onStranger() noexcept override { strangers_ = true; }
 
   void onLinkDown(LinkId link, const Error& error) noexcept override {
     for (auto& [id, session] : sessions_.all()) {
@@ -332,6 +335,7 @@ class DatagramTransport final : public PolledTransport, private PacketSink {
   TimePoint nextTick_{};
   Duration patience_{0};
   std::size_t received_ = 0, taken_ = 0;  // datagrams of the last poll, and those that a session took
+  bool strangers_ = false;                // the port dropped some of the last poll
   TimePoint lastArrival_{};
   Duration gap_{0};  // before the last arrival
   DurationHistogram rtts_;

@@ -40,6 +40,8 @@ class PacketSink {
   // `datagram` is valid during the call only. It may lie in memory that the peer can write to meanwhile: read a byte
   // once before trusting what it says.
   virtual void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept = 0;
+  // A datagram to this port has arrived that no link's peer has sent; the port drops it.
+  virtual void onStranger() noexcept {}
   // The link will carry nothing any more: the peer's process ended, its port is closed, or the device is gone.
   // kPeerClosed: its port lives on, and has closed this link; openLink(the same address) makes another. The link is
   // still to be closed.

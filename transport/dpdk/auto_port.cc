@@ -16,6 +16,7 @@ class InnerSink final : public PacketSink {
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override {
     sink_.onDatagram(outerId(link), datagram);
   }
+  void onStranger() noexcept override { sink_.onStranger(); }
   void onLinkDown(LinkId link, const Error& error) noexcept override { sink_.onLinkDown(outerId(link), error); }
   void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override {
     sink_.onDatagramTooLarge(outerId(link), bytes);

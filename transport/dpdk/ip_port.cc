@@ -234,12 +234,10 @@ std::size_t IpPort::receive(PacketSink& sink, std::size_t maxDatagrams) {
         ++counters_.droppedMalformed;
       } else if (deliver(sink, *mbufs[i], frame)) {
         ++received;
+        pollIntervalNs_.store(kFirstPollInterval.count(), std::memory_order_relaxed);
       }
     }
-    if (count > 0) {
-      rte_pktmbuf_free_bulk(mbufs.data(), count);
-      pollIntervalNs_.store(kFirstPollInterval.count(), std::memory_order_relaxed);
-    }
+    if (count > 0) rte_pktmbuf_free_bulk(mbufs.data(), count);
     if (count < wanted) break;
   }
   return received;
@@ -286,6 +284,7 @@ bool IpPort::deliverUdp(PacketSink& sink, const rte_mbuf& mbuf, const Ipv4Packet
       udp && udp->destinationPort == parts_.self.port ? findByPeer(packet.sourceIp, udp->sourcePort) : nullptr;
   if (link == nullptr) {
     ++counters_.droppedForeign;
+    if (udp && udp->destinationPort == parts_.self.port) sink.onStranger();
     return false;
   }
   if (link->verified && !isIntact(mbuf, packet)) {

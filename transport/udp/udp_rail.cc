@@ -218,6 +218,7 @@ std::size_t UdpRail::handUp(PacketSink& sink, std::size_t maxDatagrams) {
     const auto from = byPeer_.find(message.from);
     if (from == byPeer_.end()) {
       ++counters_.droppedForeign;
+      sink.onStranger();
       continue;
     }
     while (handedUpBytes_ < message.bytes.size()) {

@@ -36,7 +36,10 @@ class NetworkPort : public PacketPort {
   Result<LinkId> openLink(std::span<const std::byte> remoteAddress) override { return inner_->openLink(remoteAddress); }
   void closeLink(LinkId link) override { inner_->closeLink(link); }
   LinkProperties linkProperties(LinkId) const override { return {.maxDatagramBytes = 1472}; }
-  std::size_t receive(PacketSink& sink, std::size_t most) override { return inner_->receive(sink, most); }
+  std::size_t receive(PacketSink& sink, std::size_t most) override {
+    if (std::exchange(stranger, false)) sink.onStranger();
+    return inner_->receive(sink, most);
+  }
   std::size_t transmit(LinkId link, std::span<const OutgoingDatagram> datagrams) override {
     return broken ? datagrams.size() : inner_->transmit(link, datagrams);
   }
@@ -48,6 +51,7 @@ class NetworkPort : public PacketPort {
   PortCounters counters() const override { return {}; }
 
   bool broken = false;
+  bool stranger = false;  // one sends before the next receive()
 
  private:
   const std::unique_ptr<PacketPort> inner_ = test::makeLoopbackPort(8192, 256);
@@ -243,6 +247,15 @@ TEST_F(SilentPeer, DatagramsOfNoSession_AreNoEvent) {
     EXPECT_FALSE(transport_->poll(now_));
     EXPECT_FALSE(transport_->disturbed());
   }
+}
+
+TEST_F(SilentPeer, DatagramsThatThePortDrops_AreNoEvent) {
+  connect({}, {});
+  port_->stranger = true;
+  EXPECT_FALSE(transport_->poll(now_));
+  EXPECT_TRUE(transport_->disturbed());
+  EXPECT_FALSE(transport_->poll(now_));
+  EXPECT_FALSE(transport_->disturbed());
 }
 
 TEST_F(ChannelPair, MessageWithoutReceive_IsAnnouncedAndReceivedLater) {

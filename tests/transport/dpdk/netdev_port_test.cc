@@ -1,8 +1,10 @@
 // Ports over a Linux interface: two processes in two network namespaces joined by a veth pair. Needs root and `ip`.
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <array>
@@ -18,6 +20,7 @@
 #include "tests/support/forged_icmp.h"
 #include "tests/support/no_more_descriptors.h"
 #include "tests/transport/dpdk/port_process.h"
+#include "transport/base/file_descriptor.h"
 #include "transport/channel/channel_address.h"
 #include "transport/datagram/datagram_transport.h"
 #include "transport/dpdk/dpdk_port.h"
@@ -264,6 +267,32 @@ TEST_F(NetdevPort, PeerKilled_IcmpPortUnreachableTakesTheLinkDown) {
                  ASSERT_FALSE(sink.down.empty());
                  EXPECT_EQ(sink.down[0].second.code, ErrorCode::kPeerVanished);
                  EXPECT_NE(sink.down[0].second.message.find("10.77.0.1"), std::string::npos);
+               }));
+}
+
+TEST_F(NetdevPort, StrangersDatagrams_AreTold) {
+  runProcesses(inside('a',
+                      [](Partner& partner) {
+                        const auto port = openPort();
+                        partner.send(port->localAddress());
+                        CollectingSink sink;
+                        EXPECT_TRUE(waitFor([&] {
+                          port->onTick(now());
+                          (void)port->receive(sink, 32);
+                          return sink.strangers == 1;
+                        }));
+                        EXPECT_TRUE(sink.datagrams.empty());
+                      }),
+               inside('b', [](Partner& partner) {
+                 const auto to = decodeUdpAddress(partner.receive());
+                 ASSERT_TRUE(to.ok()) << to.error().message;
+                 sockaddr_in address{};
+                 address.sin_family = AF_INET;
+                 address.sin_addr.s_addr = htonl(to.value().ip);
+                 address.sin_port = htons(to.value().port);
+                 const FileDescriptor stranger(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+                 auto* const any = reinterpret_cast<const sockaddr*>(&address);
+                 EXPECT_EQ(::sendto(stranger.get(), "hello", 5, 0, any, sizeof(address)), 5);
                }));
 }
 

@@ -62,10 +62,12 @@ class CollectingSink : public PacketSink {
  public:
   void onArrivals() noexcept override { arrivalsTold = true; }
   void onDatagram(LinkId link, std::span<const std::byte> datagram) noexcept override;
+  void onStranger() noexcept override { ++strangers; }
   void onLinkDown(LinkId link, const Error& error) noexcept override;
   bool sentBySession(LinkId, std::span<const std::byte> datagram) const noexcept override {
     return datagram.size() >= session.size() && std::equal(session.begin(), session.end(), datagram.begin());
   }
+  std::size_t strangers = 0;
   bool arrivalsTold = false;       // not called for lossless links
   std::vector<std::byte> session;  // how datagrams of "a session" begin
   std::vector<std::vector<std::byte>> datagrams;

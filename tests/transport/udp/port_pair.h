@@ -25,12 +25,14 @@ class KeepingSink : public PacketSink {
     links.push_back(link);
     datagrams.emplace_back(datagram.begin(), datagram.end());
   }
+  void onStranger() noexcept override { ++strangers; }
   void onLinkDown(LinkId link, const Error& error) noexcept override { down.emplace_back(link, error.message); }
   void onDatagramTooLarge(LinkId link, std::size_t bytes) noexcept override { tooLarge.emplace_back(link, bytes); }
   bool sentBySession(LinkId, std::span<const std::byte> quoted) const noexcept override {
     return !session.empty() && quoted.size() >= session.size() &&
            std::equal(session.begin(), session.end(), quoted.begin());
   }
+  std::size_t strangers = 0;
   bool arrivalsTold = false;       // not called for lossless links
   std::vector<std::byte> session;  // how datagrams of "a session" begin; empty: no session lives
   std::vector<LinkId> links;

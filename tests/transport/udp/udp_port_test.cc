@@ -340,6 +340,20 @@ TEST_P(UdpPorts, StrangersDatagrams_AreCountedAndNotHandedUp) {
   EXPECT_EQ(atB_.datagrams[0], pattern(60));
 }
 
+// Without the kernel's filter, which is for fewer, each one wakes whoever sleeps.
+TEST_P(UdpPorts, StrangersDatagrams_WithMorePeersThanTheFilterHolds_AreTold) {
+  for (std::size_t i = 0; i < kMostFilteredPeers; ++i) {
+    Endpoint peer = *parseIp(GetParam().address);
+    peer.setPort(static_cast<std::uint16_t>(1 + i));
+    ASSERT_TRUE(b_->openLink(encode(std::span(&peer, 1))).ok());
+  }
+  const auto stranger = open();
+  ASSERT_EQ(transmit(*stranger, linkTo(*stranger, *b_), pattern(100)), 1U);
+  wakePeers(*stranger);
+  ASSERT_TRUE(receiveUntil(*b_, atB_, [&] { return atB_.strangers == 1; }));
+  EXPECT_TRUE(atB_.datagrams.empty());
+}
+
 TEST_P(UdpPorts, ClosedLink_WhatItTookArrivesAndItCanBeOpenedAgain) {
   ASSERT_EQ(transmit(*a_, toB_, pattern(10)), 1U);
   a_->closeLink(toB_);
