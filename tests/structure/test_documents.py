@@ -1,6 +1,6 @@
 """The documents hold: a short README, links that lead somewhere, commands that exist, the settings as they are.
 
-Documents are README.md, CONTRIBUTING.md, docs/ and the READMEs of the areas.
+Documents are README.md, CONTRIBUTING.md, SECURITY.md, docs/ and the READMEs of the areas.
 """
 
 import os
@@ -26,7 +26,7 @@ BUILT = re.compile(r"(?<![\w/-])build(?!-wheel)(?:-\w+)?/((?:[\w-]+/)*)([\w.-]*\
 
 
 def documents(root):
-    found = [root / "README.md", root / "CONTRIBUTING.md", *(root / "docs").rglob("*.md")]
+    found = [root / "README.md", root / "CONTRIBUTING.md", root / "SECURITY.md", *(root / "docs").rglob("*.md")]
     for folder in sorted(root.iterdir()):
         if folder.is_dir() and not NOT_OURS.match(folder.name) and folder.name != "docs":
             found += folder.rglob("README.md")
