@@ -1,6 +1,7 @@
 #include "collectives/memory/lane_threads.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "transport/base/signals_blocked.h"
 
@@ -43,15 +44,27 @@ Status LaneThreads::run(const std::function<Status(int lane)>& work, const std::
     running_ = static_cast<int>(threads_.size());
   }
   begun_.notifyAll();
-  Status first = work(0);
+  perform(work, 0);
   MutexLock lock(mutex_);
   while (running_ > 0) {
     done_.waitFor(mutex_, kLookEvery);
     if (running_ > 0) look();
   }
   work_ = nullptr;
-  for (std::size_t lane = 1; first && lane < results_.size(); ++lane) first = results_[lane];
-  return first;
+  if (exception_ != nullptr) std::rethrow_exception(std::exchange(exception_, nullptr));
+  const auto failed = std::find_if(results_.begin(), results_.end(), [](const Status& result) { return !result; });
+  return failed == results_.end() ? Status() : *failed;
+}
+
+void LaneThreads::perform(const std::function<Status(int lane)>& work, int lane) {
+  try {
+    Status result = work(lane);
+    MutexLock lock(mutex_);
+    results_[static_cast<std::size_t>(lane)] = std::move(result);
+  } catch (...) {
+    MutexLock lock(mutex_);
+    exception_ = std::current_exception();
+  }
 }
 
 void LaneThreads::serve(int lane) {
@@ -65,9 +78,8 @@ void LaneThreads::serve(int lane) {
       served = operation_;
       work = work_;
     }
-    Status result = (*work)(lane);
+    perform(*work, lane);
     MutexLock lock(mutex_);
-    results_[static_cast<std::size_t>(lane)] = std::move(result);
     if (--running_ == 0) done_.notifyOne();
   }
 }

@@ -3,6 +3,7 @@
 // Thread: one at a time calls run().
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -19,11 +20,12 @@ class LaneThreads {
   ~LaneThreads();
 
   // Runs work(0) here and work(1..lanes-1) on the threads, and waits for all. While it waits it calls `look` ten times
-  // a second. The error of the lowest lane that has one.
+  // a second. The error of the lowest lane that has one. An exception of a lane is thrown once all have ended.
   Status run(const std::function<Status(int lane)>& work, const std::function<void()>& look);
 
  private:
   void serve(int lane);
+  void perform(const std::function<Status(int lane)>& work, int lane);
   void end();
 
   Mutex mutex_;
@@ -33,6 +35,7 @@ class LaneThreads {
   int running_ GLOO_BYPASS_GUARDED_BY(mutex_) = 0;
   bool ending_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
   std::vector<Status> results_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  std::exception_ptr exception_ GLOO_BYPASS_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 
