@@ -9,12 +9,11 @@
 #include <atomic>
 #include <cstdlib>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 
+#include "collectives/card.h"
 #include "collectives/hierarchical/hierarchical_executor.h"
 #include "collectives/link.h"
 #include "collectives/memory/flat_executor.h"
@@ -33,23 +32,6 @@
 namespace gloo_bypass::collectives {
 namespace {
 
-using Json = nlohmann::json;
-
-// Ranks of one group must have the same: what they write into shared memory and onto the wire, what they agree on when
-// the group is made, the built-in table of choices, the vectors for which a rank uses several lanes, and the pieces of
-// operations on a GPU's tensors.
-constexpr int kProtocol = 7;
-constexpr std::size_t kMostBytes = 64 * 1024;  // of what a rank publishes
-
-// What a rank publishes.
-struct Card {
-  int protocol = 0;
-  RankCores cores;
-  std::string transport, host, place;
-  std::string choices;  // of algorithms, as ChoiceTable::text(); empty: nothing is set
-  MeetingSecret secret{};
-};
-
 // The largest group of this process on its host. A part of a group shares the host's cores with the other parts.
 std::atomic<int> mostOnHost{1};
 
@@ -63,49 +45,10 @@ int ranksOnHost(std::span<const std::uint64_t> cores) {
 
 Error refused(ErrorCode code, std::string text) { return {ErrorScope::kSession, code, std::move(text)}; }
 
-std::vector<std::byte> textOf(const Card& card) {
-  const std::string text = Json{
-      {"protocol", card.protocol},
-      {"cores", card.cores.cores},
-      {"core_set", card.cores.coreSet},
-      {"threads", card.cores.threads},
-      {"transport", card.transport},
-      {"host", card.host},
-      {"host_ranks", card.cores.hostRanks},
-      {"place", card.place},
-      {"choices", card.choices},
-      {"secret", card.secret}}.dump();
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::optional<Card> cardIn(std::span<const std::byte> bytes) {
-  if (bytes.size() > kMostBytes) return std::nullopt;
-  try {
-    const auto* text = reinterpret_cast<const char*>(bytes.data());
-    const Json json = Json::parse(text, text + bytes.size());
-    Card card;
-    card.protocol = json.at("protocol").get<int>();
-    if (card.protocol != kProtocol) return card;  // which has other fields
-    card.cores.cores = std::clamp(json.at("cores").get<int>(), 1, 1 << 16);
-    card.cores.coreSet = json.at("core_set").get<std::vector<std::uint64_t>>();
-    card.cores.threads = std::clamp(json.at("threads").get<int>(), 0, kMostThreads);
-    card.cores.hostRanks = std::clamp(json.at("host_ranks").get<int>(), 1, 1 << 16);
-    card.transport = json.at("transport").get<std::string>();
-    card.host = json.at("host").get<std::string>();
-    card.place = json.at("place").get<std::string>();
-    card.choices = json.at("choices").get<std::string>();
-    card.secret = json.at("secret").get<MeetingSecret>();
-    return card;
-  } catch (const Json::exception&) {
-    return std::nullopt;
-  }
-}
-
 Result<std::vector<Card>> exchange(const GroupOptions& options, const Card& own, Rendezvous& rendezvous,
                                    TimePoint deadline) {
   const auto key = [](int rank) { return fmt::format("gloo_bypass/rank/{}", rank); };
-  if (Status status = rendezvous.set(key(options.rank), textOf(own)); !status) return status;
+  if (Status status = rendezvous.set(key(options.rank), encode(own)); !status) return status;
   std::vector<Card> cards;
   for (int rank = 0; rank < options.size; ++rank) {
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - monotonicNow());
@@ -114,7 +57,7 @@ Result<std::vector<Card>> exchange(const GroupOptions& options, const Card& own,
       return refused(text.error().code,
                      fmt::format("rank {} did not come to the group: {}", rank, text.error().message));
     }
-    const auto card = cardIn(text.value());
+    const auto card = decodeCard(text.value());
     if (!card) {
       return refused(ErrorCode::kPeerViolatedProtocol, fmt::format("what rank {} published cannot be read", rank));
     }
@@ -305,8 +248,7 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
   auto place = alone || link.value().hasMemory ? MeetingPlace::open() : MeetingPlace();
   if (!place) return place.error();
   const std::vector<std::uint64_t> cores = coreSet();
-  const Card own{.protocol = kProtocol,
-                 .cores = {usableCores(), cores, link.value().threads, ranksOnHost(cores)},
+  const Card own{.cores = {usableCores(), cores, link.value().threads, ranksOnHost(cores)},
                  .transport = link.value().transport + (link.value().hasMemory ? " with memory links" : ""),
                  .host = options.host.empty() ? hostIdentity() : options.host,
                  .place = place.value().name(),

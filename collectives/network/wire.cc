@@ -16,7 +16,7 @@ constexpr std::uint64_t kCollective = 0xa0, kControl = 0xa1, kProgram = 0xa2;
 constexpr std::uint32_t kHeaderMagic = 0x4f436267;   // "gbCO"
 constexpr std::uint32_t kControlMagic = 0x4b436267;  // "gbCK"
 constexpr std::uint32_t kAddressMagic = 0x41436267;  // "gbCA"
-// Of messages, schedules and the table that chooses among them: ranks must agree on all three.
+// Of the format of what follows. What else ranks must have the same of: schedule/protocol.h.
 constexpr std::uint32_t kVersion = 2;
 constexpr unsigned kMostLog2PartBytes = 40;
 

@@ -59,6 +59,11 @@ void fuzzShards(std::span<const std::uint8_t> input);
 // one printable line.
 void fuzzChoices(std::span<const std::uint8_t> input);
 
+// The bytes are what another rank publishes or sends for a group of our own collectives: its card, its channels'
+// addresses, an operation's header, a control message. Aborts if encoding the decoded one gives another, or if a text
+// is not one printable line.
+void fuzzCollectives(std::span<const std::uint8_t> input);
+
 // The bytes are a key file. Aborts if another key is read than it has, or if an error shows anything of it.
 void fuzzKeyFile(std::span<const std::uint8_t> input);
 

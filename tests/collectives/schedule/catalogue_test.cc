@@ -2,8 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace gloo_bypass::collectives {
 namespace {
+
+TEST(Catalogue_Rows, EveryAlgorithmHasOne) {
+  for (int i = 0; i < kAlgorithms; ++i) {
+    EXPECT_TRUE(std::ranges::any_of(algorithms(), [&](const AlgorithmRow& row) {
+      return row.algorithm == static_cast<Algorithm>(i);
+    })) << nameOf(static_cast<Algorithm>(i));
+  }
+}
 
 TEST(Catalogue_Names, AreUniqueAndFound) {
   for (int i = 0; i < kAlgorithms; ++i) {
