@@ -148,7 +148,7 @@ def parser_of():
     add_number(parser, "--rounds", int, 1, 1000, "of a run without and one with", default=5)
     add_number(parser, "--bytes", int, 4, 1 << 34, "of the vector", default=16 << 20)
     add_number(parser, "--iterations", int, 1, 100_000, "all-reduces of a run", default=30)
-    add_number(parser, "--snap", int, 64, 65535, "snap length", default=128)
+    add_number(parser, "--snap", int, 64, 65535, "snap length", default=256)
     add_number(parser, "--mtu", int, 1500, 9216, "fabric: longest IP packet", default=9000)
     parser.add_argument(
         "--folder", type=Path, metavar="DIR", help="for the captures (default that for temporary files)"

@@ -146,7 +146,7 @@ struct TransportConfig {
   Duration metricsInterval = std::chrono::seconds(10);  // between two writings of that file
   bool telemetry = false;                               // DPDK's telemetry socket
   std::string capture;                                  // pcapng file of the port's frames; "": none
-  std::size_t captureSnapLength = 128;                  // bytes kept of each frame
+  std::size_t captureSnapLength = 256;                  // bytes kept of each frame
   std::size_t captureMaxMiB = 4096;                     // the file's greatest length
   std::string captureMarkers;  // where rank 0 receives step markers into it: ADDRESS or ADDRESS:PORT; "": nowhere
   std::string dpdkDirectory =

@@ -46,7 +46,7 @@ def test_TwoRanks_BothCaptures_HaveExactlyTheBytesOfTheCounters(tmp_path):
         assert port["capture_frames"] == port["packets_sent"] + port["packets_received"]
         assert 0 <= figures["frames"] - port["capture_frames"] <= 10
         assert 0 <= figures["bytes"] - port["capture_bytes"] <= 10 * 200
-        assert figures["snap_length"] == 128
+        assert figures["snap_length"] == 256
         matrices.append(
             {(one["from"], one["to"]): one["payload_bytes"] for one in figures["matrix"]["before"]["directions"]}
         )

@@ -120,7 +120,7 @@ TEST_F(PortCapture, MemifBothWays_FramesAndBytesAreThoseOfTheCounters) {
       EXPECT_EQ(counters.captureFrames, contents.frames);
       EXPECT_EQ(counters.captureBytes, contents.bytes);
       EXPECT_EQ(counters.captureLost, 0u);
-      EXPECT_EQ(contents.longestKept, 128u);
+      EXPECT_EQ(contents.longestKept, 256u);
     }};
   };
   runProcesses(end("a"), end("b"));
