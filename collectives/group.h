@@ -4,7 +4,8 @@
 //
 // Thread: any. Operations run in the order in which they were started. run() executes on the caller's thread if nothing
 // is under way before it, which costs no hand-over; what start() began executes on the group's own thread, or on that
-// of whoever waits for it in assist().
+// of whoever waits for it in assist(). Over channels it may begin before its turn (Executor::announce); its report does
+// not come before its turn.
 #pragma once
 
 #include <chrono>

@@ -36,10 +36,11 @@ Status OperationQueue::run(const Call& call, std::chrono::milliseconds timeout) 
     MutexLock lock(mutex_);
     now = !busy_ && tasks_.empty();
     busy_ = busy_ || now;
+    unannounced_ += now ? 1 : 0;
   }
   if (now) {
     Status status = perform(call, monotonicNow() + timeout);
-    endTurn();
+    endTurn(/*announced=*/false);
     return status;
   }
   // Something is under way before it.
@@ -85,9 +86,22 @@ void OperationQueue::start(const Call& call, std::chrono::milliseconds timeout, 
   }
   task.begun = !busy_ && tasks_.empty() && executor_.begin(call);
   if (task.begun) task.begunAt = monotonicNow();
-  const bool wakes = !task.begun;
+  const bool begun = task.begun;
   tasks_.push_back(std::move(task));
-  if (wakes) begun_.notifyOne();
+  if (begun || unannounced_ > 0) {
+    ++unannounced_;
+  } else {
+    announceLast();
+  }
+  if (!begun) begun_.notifyOne();
+}
+
+void OperationQueue::announceLast() {
+  Task& task = tasks_.back();
+  task.call.inputs = task.inputs;
+  task.call.outputs = task.outputs;
+  task.announced = true;
+  executor_.announce(task.call);
 }
 
 void OperationQueue::abort() noexcept {
@@ -119,10 +133,11 @@ void OperationQueue::execute(Task task) {
     reports_ = true;
   }
   task.done(std::move(status));
-  endTurn();
+  endTurn(task.announced);
 }
 
 Status OperationQueue::perform(const Call& call, TimePoint deadline) {
+  if (!broken_) return broken_;
   Status status;
   try {
     status = executor_.run(call, deadline);
@@ -130,14 +145,16 @@ Status OperationQueue::perform(const Call& call, TimePoint deadline) {
     executor_.abort();  // what it has done of the operation is unknown
     status = {ErrorScope::kSession, ErrorCode::kExhausted,
               fmt::format("the operation could not run: {}", error.what())};
+    broken_ = status;
   }
   if (!status) onFailed_(status.error());
   return status;
 }
 
-void OperationQueue::endTurn() {
+void OperationQueue::endTurn(bool announced) {
   MutexLock lock(mutex_);
   busy_ = reports_ = false;
+  unannounced_ -= announced ? 0 : 1;
   if (!tasks_.empty()) begun_.notifyOne();
 }
 

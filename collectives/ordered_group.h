@@ -47,12 +47,14 @@ class OperationQueue {
     std::function<void(Status)> done;
     bool begun = false;
     TimePoint begunAt{};
+    bool announced = false;  // to the executor
   };
 
   bool takeBegun(Task& task);
   Status perform(const Call& call, TimePoint deadline);
   void execute(Task task);
-  void endTurn();
+  void endTurn(bool announced);
+  void announceLast() GLOO_BYPASS_REQUIRES(mutex_);
   void serve();
 
   Executor& executor_;
@@ -63,6 +65,10 @@ class OperationQueue {
   bool reports_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;  // it has ended, and its report is under way
   bool ending_ GLOO_BYPASS_GUARDED_BY(mutex_) = false;
   std::deque<Task> tasks_ GLOO_BYPASS_GUARDED_BY(mutex_);
+  // Operations that were not announced and have not ended: what follows them is not announced either, since the
+  // executor would take it for the next.
+  std::size_t unannounced_ GLOO_BYPASS_GUARDED_BY(mutex_) = 0;
+  Status broken_;       // an operation has thrown: the executor cannot be used any more. Whose turn it is reads it
   std::thread thread_;  // from the first start() on
 };
 

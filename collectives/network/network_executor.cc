@@ -35,10 +35,23 @@ class NetworkExecutor::Impl {
 
   // An empty subset: all ranks, under the next number.
   Status run(const Call& call, const Subset& subset, TimePoint deadline) {
+    try {
+      return runToTheEnd(call, subset, deadline);
+    } catch (...) {
+      // The caller's buffers go back to it. Nobody asks for an outcome any more.
+      progress_.exclusive([this] {
+        operations_.abort();
+        operations_.cancel();
+      });
+      throw;
+    }
+  }
+
+  Status runToTheEnd(const Call& call, const Subset& subset, TimePoint deadline) {
     const TimePoint began = monotonicNow();
     bool begun = false;
     progress_.exclusive([&] { begun = operations_.begin(call, subset.ranks, subset.number); });
-    if (!begun) return *operations_.failure();
+    if (!begun) return idle() ? *operations_.failure() : withdraw();
     const auto settled = [this] {
       operations_.advance();
       return operations_.settled();
@@ -54,6 +67,10 @@ class NetworkExecutor::Impl {
       outcome = operations_.outcome();
     });
     return outcome.ok() ? outcome : withdraw();
+  }
+
+  void announce(const Call& call) {
+    progress_.exclusive([&] { operations_.announce(call); });
   }
 
   void abort() noexcept {
@@ -95,6 +112,12 @@ class NetworkExecutor::Impl {
   std::string describe() const { return fmt::format("{} ranks over {}", size_, transport_->describe()); }
 
  private:
+  bool idle() const {
+    bool idle = true;
+    progress_.exclusive([&] { idle = operations_.idle(); });
+    return idle;
+  }
+
   // Aborts if the program wants this thread back.
   bool waitUntil(const std::function<bool()>& ended, TimePoint deadline) {
     return waitInterruptibly(progress_, ended, deadline, [this] { abort(); });
@@ -131,6 +154,7 @@ Result<std::unique_ptr<NetworkExecutor>> NetworkExecutor::connect(const NetworkO
 }
 
 Status NetworkExecutor::run(const Call& call, TimePoint deadline) { return impl_->run(call, {}, deadline); }
+void NetworkExecutor::announce(const Call& call) noexcept { impl_->announce(call); }
 void NetworkExecutor::abort() noexcept { impl_->abort(); }
 Status NetworkExecutor::runAmong(const Call& call, const Subset& subset, TimePoint deadline) {
   return impl_->run(call, subset, deadline);

@@ -14,7 +14,8 @@
 // An error of one rank is that of all: it tells the others why, and they pass it on. Bytes from peers are hostile: they
 // can spoil values, and end the group, not more.
 //
-// Thread: run() and wait() one at a time each; send(), receive() and abort() from any. Whoever waits drives progress.
+// Thread: run() and wait() one at a time each; announce(), send(), receive() and abort() from any. Whoever waits drives
+// progress.
 #pragma once
 
 #include <chrono>
@@ -48,6 +49,7 @@ class NetworkExecutor final : public Executor {
   ~NetworkExecutor() override;
 
   Status run(const Call& call, TimePoint deadline) override;
+  void announce(const Call& call) noexcept override;
   void abort() noexcept override;
 
   // For an executor that composes operations of this one and others (hierarchical/).

@@ -1,6 +1,7 @@
 #include "collectives/network/network_operations.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include <fmt/format.h>
@@ -40,11 +41,11 @@ NetworkOperations::NetworkOperations(int rank, int size, std::vector<int> hostOf
       choices_(std::move(choices)),
       peers_(makePeers()),
       copies_(kCopiesAPeer * peers_.size()),
-      operation_(rank, peers_, copies_),
       mailbox_(rank, peers_),
       sharedHosts_(shareHosts(hostOf_)) {}
 
 void NetworkOperations::leave() {
+  cancel();
   mailbox_.fail({ErrorScope::kDevice, ErrorCode::kCancelled, fmt::format("rank {} has left the group", rank_)});
   for (const auto& peer : peers_) {
     if (peer != nullptr) peer->leave();
@@ -60,26 +61,89 @@ std::vector<std::unique_ptr<Peer>> NetworkOperations::makePeers() {
   return peers;
 }
 
+OperationRun* NetworkOperations::runOf(std::uint64_t number) const {
+  const auto found = std::find_if(runs_.begin(), runs_.end(),
+                                  [&](const auto& run) { return run != nullptr && run->number() == number; });
+  return found == runs_.end() ? nullptr : found->get();
+}
+
+// Most groups have one: its memory is in the cache.
+OperationRun& NetworkOperations::freeRun() {
+  const auto free =
+      std::find_if(runs_.begin(), runs_.end(), [](const auto& run) { return run == nullptr || run->over(); });
+  if (*free == nullptr) *free = std::make_unique<OperationRun>(rank_, peers_, copies_);
+  return **free;
+}
+
+// A later one takes its run only if it is over.
+bool NetworkOperations::isOver(std::uint64_t number) const {
+  const OperationRun* const run = runOf(number);
+  return run == nullptr || run->over();
+}
+
+std::uint64_t NetworkOperations::firstUnfinished() const {
+  std::uint64_t number = current_;
+  while (number <= operations_ && isOver(number)) ++number;
+  return number;
+}
+
+void NetworkOperations::announce(const Call& call) {
+  if (failure_) return;  // nothing begins before its turn any more
+  try {
+    coming_.push_back(call);
+    beginAhead();
+  } catch (const std::exception& error) {
+    fail({ErrorScope::kDevice, ErrorCode::kExhausted,
+          fmt::format("rank {} could not begin {}: {}", rank_, textOf(collectives::describe(call)), error.what())});
+  }
+}
+
 bool NetworkOperations::begin(const Call& call, std::span<const int> ranks, std::uint64_t number) {
+  judgeStray();
+  if (current_ < operations_) {
+    ++current_;
+    return !isLost();  // also where its own part is done: one before it has failed, at this rank or another
+  }
+  if (!coming_.empty()) coming_.pop_front();
+  if (ranks.empty()) number = operations_ + 1;
+  if (number >= firstLost_) return false;
+  current_ = number;
+  beginNext(call, ranks, number);
+  return true;
+}
+
+void NetworkOperations::beginNext(const Call& call, std::span<const int> ranks, std::uint64_t number) {
   const bool all = ranks.empty();
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   const int place = all ? rank_ : static_cast<int>(own - ranks.begin());
   const int size = all ? size_ : static_cast<int>(ranks.size());
-  judgeStray();
-  if (all) number = operations_ + 1;
-  if (number >= firstLost_) return false;
-  operations_ = number;
-  subset_.assign(ranks.begin(), ranks.end());
-  called_[operations_ % kRemembered] = {operations_, wordsOf(collectives::describe(call))};
   const Choice choice = choices_.choose(
       {.kind = call.kind, .bytes = bytesOf(call, size), .ranks = size, .sharedHosts = all && sharedHosts_});
-  failIf(operation_.begin(call, {.number = operations_,
-                                 .choice = choice,
-                                 .schedule = &scheduleFor(call, choice, ranks, {place, size, call.root}),
-                                 .place = place,
-                                 .size = size}));
+  const Schedule& schedule = scheduleFor(call, choice, ranks, {place, size, call.root});
+  OperationRun& run = freeRun();
+  subset_.assign(ranks.begin(), ranks.end());
+  // From here on it has begun, even if memory runs out in the middle.
+  operations_ = number;
+  called_[number % kRemembered] = {number, wordsOf(collectives::describe(call))};
+  failIf(run.begin(call, {.number = number, .choice = choice, .schedule = &schedule, .place = place, .size = size}),
+         number);
   judgeHeadersAhead();
-  return true;
+}
+
+void NetworkOperations::beginAhead() {
+  while (!coming_.empty() && !failure_ && operations_ - current_ < kMostAtOnce - 1) {
+    const Call call = coming_.front();
+    // Whoever has passed a barrier knows that all ranks are done with what comes before it.
+    if (call.kind == Kind::kBarrier) return;
+    const OperationRun* const last = runOf(operations_);
+    if (last != nullptr && !last->allSlicesHaveBegun()) return;
+    for (std::uint64_t number = current_; number <= operations_; ++number) {
+      const OperationRun* const run = runOf(number);
+      if (run != nullptr && !run->isIndependentOf(call)) return;
+    }
+    coming_.pop_front();
+    beginNext(call, {}, operations_ + 1);
+  }
 }
 
 const Schedule& NetworkOperations::scheduleFor(const Call& call, const Choice& choice, std::span<const int> ranks,
@@ -99,11 +163,25 @@ const Schedule& NetworkOperations::scheduleFor(const Call& call, const Choice& c
 
 void NetworkOperations::advance() {
   judgeStray();
-  if (!isLost()) failIf(operation_.advance());
+  for (std::uint64_t number = current_; number <= operations_ && number < firstLost_; ++number) {
+    if (OperationRun* const run = runOf(number)) failIf(run->advance(), number);
+  }
+  beginAhead();
 }
 
-void NetworkOperations::failIf(const Status& status) {
-  if (!status.ok()) fail(status.error());
+void NetworkOperations::failIf(const Status& status, std::uint64_t number) {
+  if (!status.ok()) fail(status.error(), number);
+}
+
+bool NetworkOperations::idle() const {
+  return std::all_of(runs_.begin(), runs_.end(), [](const auto& run) { return run == nullptr || run->over(); });
+}
+
+void NetworkOperations::cancel() {
+  for (const auto& run : runs_) {
+    if (run != nullptr) run->cancel();
+  }
+  coming_.clear();
 }
 
 void NetworkOperations::fail(Error error, std::uint64_t firstLost) {
@@ -128,12 +206,12 @@ void NetworkOperations::abort() {
 void NetworkOperations::tellWhatIsCalled() {
   if (settled()) return;
   for (const auto& peer : peers_) {
-    if (peer != nullptr) tell(*peer);
+    if (peer != nullptr) tell(*peer, current_);
   }
 }
 
-void NetworkOperations::tell(Peer& peer) {
-  const Called& now = called_[operations_ % kRemembered];
+void NetworkOperations::tell(Peer& peer, std::uint64_t number) {
+  const Called& now = called_[number % kRemembered];
   const ControlMessage message{
       .type = ControlMessage::Type::kCalled, .operation = now.number, .description = now.words};
   // Without room it is not said: the messages that fill it say the same.
@@ -146,12 +224,13 @@ bool NetworkOperations::takesPart(int rank) const {
 
 // A rank that waits for another's data may itself wait for a third one, which has not come.
 std::vector<int> NetworkOperations::awaited(Duration after) const {
-  const std::vector<int> partners = operation_.awaited();
+  const OperationRun& operation = *runOf(current_);
+  const std::vector<int> partners = operation.awaited();
   if (after < 2 * kLongWait) return partners;
   std::vector<int> silent, silentPartners;
   for (const auto& peer : peers_) {
-    if (peer == nullptr || !takesPart(peer->rank()) || operation_.hasCome(*peer)) continue;
-    if (peer->lastCall && peer->lastCall->operation >= operations_) continue;
+    if (peer == nullptr || !takesPart(peer->rank()) || operation.hasCome(*peer)) continue;
+    if (peer->lastCall && peer->lastCall->operation >= current_) continue;
     silent.push_back(peer->rank());
     if (std::find(partners.begin(), partners.end(), peer->rank()) != partners.end())
       silentPartners.push_back(peer->rank());
@@ -173,11 +252,14 @@ void NetworkOperations::onControl(Peer& peer, const ControlMessage& message) {
   const bool isNews = !peer.lastCall || peer.lastCall->operation < message.operation;
   peer.lastCall = message;
   // Whoever waits wants to know who is there. The answer of a rank whose part is done is news once.
-  if (isNews && operations_ >= message.operation && settled() && !isLost()) tell(peer);
+  if (isNews && operations_ >= message.operation && firstUnfinished() > operations_ && !isLost()) {
+    tell(peer, operations_);
+  }
   const Called& mine = called_[message.operation % kRemembered];
   if (mine.number != message.operation || mine.words == message.description || isLost()) return;
   fail({ErrorScope::kDevice, ErrorCode::kInvalidArgument,
-        disagreement(rank_, mine.words, peer.rank(), message.description)});
+        disagreement(rank_, mine.words, peer.rank(), message.description)},
+       message.operation);
 }
 
 // A rank that failed in a later operation has done its part of this one.
@@ -190,7 +272,10 @@ void NetworkOperations::onPeerFailed(const Peer& peer, const ControlMessage& mes
 
 void NetworkOperations::onHeader(Peer& peer, std::uint32_t operation) {
   const std::int32_t before = ahead(operation, operations_);
-  if (before == 0 && operation_.expects(peer)) return;
+  if (before <= 0 && static_cast<std::uint64_t>(-before) <= operations_) {
+    const OperationRun* const run = runOf(operations_ - static_cast<std::uint64_t>(-before));
+    if (run != nullptr && run->expects(peer) && (before == 0 || !run->over())) return;
+  }
   // Operations in which this rank has no part count too: after many of them its last number says nothing of a peer's.
   const bool allTakePart = operations_ > 0 && subset_.empty();
   if (before <= 0 && allTakePart) {
@@ -200,15 +285,19 @@ void NetworkOperations::onHeader(Peer& peer, std::uint32_t operation) {
   }
 }
 
-// Of those that came before the operation that has begun; most are its own, and received.
+// Of those that came before the operation that has begun; most are its own, and received. A peer that has begun several
+// sends their headers in any order.
 void NetworkOperations::judgeHeadersAhead() {
   for (const auto& peer : peers_) {
     if (peer == nullptr) continue;
-    while (!peer->headersAhead.empty() && ahead(peer->headersAhead.front(), operations_) <= 0) {
-      const std::uint32_t operation = peer->headersAhead.front();
-      peer->headersAhead.pop_front();
-      if (ahead(operation, operations_) < 0 || !operation_.expects(*peer)) receiveStray(*peer, operation);
-    }
+    const bool expects = runOf(operations_)->expects(*peer);
+    std::optional<std::uint32_t> stray;
+    std::erase_if(peer->headersAhead, [&](std::uint32_t operation) {
+      const std::int32_t before = ahead(operation, operations_);
+      if (before < 0 || (before == 0 && !expects)) stray = operation;
+      return before <= 0;
+    });
+    if (stray) receiveStray(*peer, *stray);
   }
 }
 
@@ -216,7 +305,8 @@ void NetworkOperations::receiveStray(Peer& peer, std::uint32_t operation) {
   if (failure_ || stray_.bytes != nullptr) return;
   stray_.bytes = std::make_unique_for_overwrite<std::byte[]>(OutgoingCopies::kMostBytes);
   stray_.transfer.owner = this;
-  failIf(peer.receive(stray_.transfer, collectiveKey(operation, 0), stray_.bytes.get(), OutgoingCopies::kMostBytes));
+  failIf(peer.receive(stray_.transfer, collectiveKey(operation, 0), stray_.bytes.get(), OutgoingCopies::kMostBytes),
+         firstUnfinished());
   judgeStray();
 }
 
@@ -242,7 +332,10 @@ void NetworkOperations::onProgramMessage(Peer& peer, std::uint32_t tag) {
 
 void NetworkOperations::onEnded(Peer& peer) {
   mailbox_.onEnded(peer);
-  if (const Error* error = isLost() ? nullptr : operation_.needs(peer)) fail(*error);
+  for (std::uint64_t number = current_; number <= operations_ && number < firstLost_; ++number) {
+    const OperationRun* const run = runOf(number);
+    if (const Error* error = run == nullptr ? nullptr : run->needs(peer)) fail(*error, number);
+  }
 }
 
 }  // namespace gloo_bypass::collectives

@@ -13,6 +13,23 @@ namespace {
 
 Status wrong(ErrorCode code, std::string message) { return {ErrorScope::kDevice, code, std::move(message)}; }
 
+// All memory between the first and the last byte of some blocks.
+struct Extent {
+  std::uintptr_t begin = UINTPTR_MAX, end = 0;
+  bool overlaps(const Extent& other) const { return begin < other.end && other.begin < end; }
+};
+template <typename Byte>
+Extent extentOf(std::span<const BasicBlock<Byte>> blocks, std::size_t elementBytes) {
+  Extent extent;
+  for (const BasicBlock<Byte>& block : blocks) {
+    if (block.count == 0) continue;
+    const auto begin = reinterpret_cast<std::uintptr_t>(block.data);
+    extent.begin = std::min(extent.begin, begin);
+    extent.end = std::max(extent.end, begin + block.count * elementBytes);
+  }
+  return extent;
+}
+
 }  // namespace
 
 OperationRun::OperationRun(int rank, std::span<const std::unique_ptr<Peer>> peers, OutgoingCopies& copies)
@@ -21,6 +38,7 @@ OperationRun::OperationRun(int rank, std::span<const std::unique_ptr<Peer>> peer
 }
 
 Status OperationRun::begin(const Call& call, const Order& order) {
+  active_ = true;
   call_ = call;
   order_ = order;
   words_ = wordsOf(describe(call));
@@ -32,7 +50,6 @@ Status OperationRun::begin(const Call& call, const Order& order) {
   nextSlice_ = sendsUnderWay_ = 0;
   slicesAtOnce_ = kSlicesUnderWay;
   slicesLeft_ = layout_->slices();
-  active_ = true;
   countMessages();
   for (const auto& other : peers_) {
     if (other == nullptr || !other->lastCall) continue;
@@ -328,6 +345,15 @@ void OperationRun::endStep(SliceRun& slice, std::uint32_t slot, std::uint32_t st
   if (!slice.stepsOver()) return;
   slice.finish(call_, averages_ && !dividesFirst_ ? static_cast<int>(peers_.size()) : 0);
   --slicesLeft_;
+}
+
+bool OperationRun::isIndependentOf(const Call& other) const {
+  if (!active_) return true;
+  const std::size_t element = sizeOf(call_.type), otherElement = sizeOf(other.type);
+  const Extent read = extentOf(call_.inputs, element), written = extentOf(call_.outputs, element);
+  const Extent otherWritten = extentOf(other.outputs, otherElement);
+  return !otherWritten.overlaps(read) && !otherWritten.overlaps(written) &&
+         !written.overlaps(extentOf(other.inputs, otherElement));
 }
 
 void OperationRun::cancel() {

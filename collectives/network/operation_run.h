@@ -1,5 +1,5 @@
-// Runs one operation after the other over the peers' channels: says and checks what ranks call, moves the messages of
-// a schedule, adds what arrives.
+// Runs an operation, and later another one, over the peers' channels: says and checks what ranks call, moves the
+// messages of a schedule, adds what arrives.
 //
 //   run of a slice:   a step waits for earlier steps of its slice -> started -> its messages are here -> ended
 //   with a peer:      our first message to it begins with a header; its payloads are received once its header agrees
@@ -49,6 +49,10 @@ class OperationRun final : private TransferOwner {
   Status begin(const Call& call, const Order& order);
   Status advance();
   bool over() const { return !active_; }
+  std::uint64_t number() const { return order_.number; }  // of the operation begun last; 0: none
+  bool allSlicesHaveBegun() const { return !active_ || nextSlice_ == layout_->slices(); }
+  // Whether neither writes what the other one reads or writes. May say no where they do not.
+  bool isIndependentOf(const Call& other) const;
   // The call's buffers are not touched any more.
   void cancel();
 

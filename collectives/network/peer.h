@@ -80,7 +80,7 @@ class Peer final : public ChannelObserver {
 
   // The peer's latest kCalled.
   std::optional<ControlMessage> lastCall;
-  // Of its headers that are here: operations that this rank has not begun, the earliest first.
+  // Of its headers that are here: operations that this rank has not begun, as they came.
   std::deque<std::uint32_t> headersAhead;
 
  private:

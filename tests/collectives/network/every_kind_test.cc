@@ -57,6 +57,58 @@ TEST_P(Network_EveryKind, SeveralSlices_GiveThePlainResult) {
   }
 }
 
+// Each rank announces all, and some of them begin before their turn. Ranks come to them at different times.
+TEST_P(Network_EveryKind, AnnouncedBeforeTheFirstOne_GiveThePlainResults) {
+  for (const int size : {2, 3, 4}) {
+    auto executors = test::connected(GetParam(), size);
+    test::inThreads(size, [&](int rank) {
+      Executor& executor = *executors[static_cast<std::size_t>(rank)];
+      std::vector<Case> cases;
+      for (const std::size_t count : {5, 3'000, 200'001}) {
+        for (int k = 0; k < kKinds; ++k) {
+          const auto kind = static_cast<Kind>(k);
+          cases.push_back({kind, ElementType::kFloat32, count, size, k % size, false, k % 2 == 0});
+        }
+      }
+      std::vector<std::unique_ptr<Buffers>> buffers;
+      for (const Case& c : cases) {
+        buffers.push_back(std::make_unique<Buffers>(buffersFor(c, rank)));
+        executor.announce(buffers.back()->call());
+      }
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        const Status status = executor.run(buffers[i]->call(), test::soon());
+        ASSERT_TRUE(status.ok()) << status.error().message;
+        ASSERT_EQ(faultOf(cases[i], rank, Reduction::kSum, *buffers[i]), "") << i;
+      }
+    });
+    if (HasFailure()) return;
+  }
+}
+
+// Each writes what the next one reads.
+TEST_P(Network_EveryKind, AnnouncedForOneVector_RunOneAfterTheOther) {
+  for (const std::size_t count : {1, 40'000}) {
+    constexpr int kSize = 3, kTimes = 5;
+    auto executors = test::connected(GetParam(), kSize);
+    test::inThreads(kSize, [&](int rank) {
+      Executor& executor = *executors[static_cast<std::size_t>(rank)];
+      std::vector<float> vector(count, 1);
+      auto* const bytes = reinterpret_cast<std::byte*>(vector.data());
+      const ConstBlock input{bytes, count};
+      const Block output{bytes, count};
+      const Call call{
+          .kind = Kind::kAllReduce, .type = ElementType::kFloat32, .inputs = {&input, 1}, .outputs = {&output, 1}};
+      for (int i = 0; i < kTimes; ++i) executor.announce(call);
+      for (int i = 0; i < kTimes; ++i) {
+        const Status status = executor.run(call, test::soon());
+        ASSERT_TRUE(status.ok()) << status.error().message;
+      }
+      EXPECT_EQ(vector, std::vector<float>(count, 243));
+    });
+    if (HasFailure()) return;
+  }
+}
+
 TEST_P(Network_EveryKind, AverageAndMaximum_GiveThePlainResult) {
   constexpr int kSize = 4;
   for (const Algorithm algorithm :

@@ -253,6 +253,62 @@ TEST(Network_Vanish, InTheMiddle_IsNamedByAllSurvivors) {
   }
 }
 
+// The survivors have begun operations before their turn, and so has the dead rank.
+TEST(Network_Vanish, WithOperationsAhead_TheFirstEndsWellAndTheRestNameIt) {
+  constexpr int kSize = 4, kDead = 2;
+  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDirect, Algorithm::kHalvingDoubling}) {
+    Ranks ranks(kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
+    inThreads(kSize, [&](int rank) {
+      std::vector<std::unique_ptr<Buffers>> all;
+      for (const std::size_t count : {1'000, 300'000, 10, 5'000, 300'000, 10}) {
+        all.push_back(std::make_unique<Buffers>(vectorOf(Kind::kAllReduce, count, rank, kSize)));
+        ranks[rank].announce(all.back()->call());
+      }
+      const Status first = ranks[rank].run(all[0]->call(), soon());
+      ASSERT_TRUE(first.ok()) << first.error().message << ", " << nameOf(algorithm) << ", at rank " << rank;
+      if (rank == kDead) return ranks.fabric->vanish(*ranks.transports[kDead]);
+      std::string why;
+      for (std::size_t i = 1; i < all.size(); ++i) {
+        const Status status = ranks[rank].run(all[i]->call(), soon());
+        if (status.ok()) {
+          EXPECT_EQ(why, "") << i << " ends well after one that failed";
+          continue;
+        }
+        if (why.empty()) why = status.error().message;
+        EXPECT_EQ(status.error().message, why);
+      }
+      EXPECT_THAT(why, HasSubstr("rank 2")) << nameOf(algorithm);
+      // All buffers are the caller's.
+      std::vector<std::vector<std::byte>> before;
+      for (const auto& one : all) before.push_back(one->outputBytes(0));
+      (void)ranks[rank].wait([] { return false; }, monotonicNow() + milliseconds(20));
+      for (std::size_t i = 0; i < all.size(); ++i) EXPECT_EQ(all[i]->outputBytes(0), before[i]);
+    });
+  }
+}
+
+// Two ranks have begun what follows, and the third one calls something else there.
+TEST(Network_Mismatch, InOneThatHasBegunAhead_ThoseBeforeEndWell) {
+  constexpr int kSize = 3;
+  Ranks ranks(kSize);
+  inThreads(kSize, [&](int rank) {
+    std::vector<std::unique_ptr<Buffers>> all;
+    for (const std::size_t count : {10, 2'000, 30}) {
+      const std::size_t odd = count == 30 && rank == kSize - 1 ? 1 : 0;
+      all.push_back(std::make_unique<Buffers>(vectorOf(Kind::kAllReduce, count + odd, rank, kSize)));
+      ranks[rank].announce(all.back()->call());
+    }
+    for (int i = 0; i < 2; ++i) {
+      const Status status = ranks[rank].run(all[static_cast<std::size_t>(i)]->call(), soon());
+      EXPECT_TRUE(status.ok()) << status.error().message;
+    }
+    const Status status = ranks[rank].run(all[2]->call(), soon());
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, ErrorCode::kInvalidArgument);
+    EXPECT_THAT(status.error().message, HasSubstr("rank 2 calls all-reduce of 31 float32"));
+  });
+}
+
 TEST(Network_Leave, AfterItsPart_IsNoErrorForTheOthers) {
   Ranks ranks(3);
   inThreads(3, [&](int rank) {

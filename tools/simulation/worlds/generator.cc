@@ -57,7 +57,7 @@ class Generator {
     lossless_ = random_.chance(0.1);
     const bool group = random_.chance(0.4) && !muchTraffic_;
     script_.ranks = group ? 2 + static_cast<int>(random_.below(random_.below(4) + 1)) : random_.chance(0.8) ? 2 : 3;
-    addSettings();
+    addSettings(group);
     for (int a = 0; a < script_.ranks; ++a) {
       for (int b = a + 1; b < script_.ranks; ++b) addPair(a, b);
     }
@@ -89,7 +89,13 @@ class Generator {
     return settings;
   }
 
-  void addSettings() {
+  // Likewise not from random_. In half of the groups every rank waits for each operation.
+  std::size_t someAhead(int rank) const {
+    const std::uint64_t drawn = mixBits(script_.seed + 0x6168656164);
+    return drawn % 2 == 0 ? 0 : mixBits(drawn + static_cast<std::uint64_t>(rank)) % 5;
+  }
+
+  void addSettings(bool group) {
     RankScript common = someSettings();
     const bool unprotected = script_.plant == Plant::kFlip || random_.chance(0.15);
     if (unprotected) common.checksum = PayloadChecksum::kOff;
@@ -110,6 +116,7 @@ class Generator {
       if (!lossless_ && random_.chance(0.1)) settings.lacks = 1 + random_.below(kCapabilities);
       if (random_.chance(0.5)) settings.startAt = duration(random_.uniform() * 4 * nanoseconds(roundTrip_));
       if (random_.chance(0.3)) settings.turn = duration(random_.logUniform(100, 200e3));
+      if (group) settings.ahead = someAhead(rank);
       RankScript byDefault;
       byDefault.rank = rank;
       if (!(settings == byDefault)) script_.settings.push_back(settings);

@@ -1,5 +1,6 @@
 #include "tools/simulation/worlds/group_rank.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -130,21 +131,29 @@ void GroupRank::pauseBeforeNext() {
   wait(Duration(static_cast<Duration::rep>(random_.uniform() * static_cast<double>(operation().pause.count()))));
 }
 
-void GroupRank::callNext() {
-  const OperationScript& script = operation();
+// The first operation that has not started.
+collectives::Call& GroupRank::startNext() {
+  const OperationScript& script = script_.operations[called_.size()];
   const bool differs = script.differs == rank_;
   const OperationCase what{script.kind,   script.type,   script.count + (differs ? 1 : 0), script_.ranks, script.root,
                            script.uneven, script.inPlace};
   called_.push_back(std::make_unique<Called>(Called{what, collectives::buffersFor(what, rank_), differs, {}}));
   collectives::Call& call = called_.back()->buffers.call();
   call.reduction = script.reduction;
+  return call;
+}
+
+void GroupRank::callNext() {
+  const collectives::Call& call = called_.size() == succeeded_ ? startNext() : called_[succeeded_]->buffers.call();
   began_ = simulation_.now();
   if (!operations_.begin(call)) {
     failure_ = *operations_.failure();
-    called_.pop_back();
-    end();
+    stage_ = Stage::kWithdrawing;
+    wait(operations_.idle() ? Duration{0} : NetworkOperations::kLastWords);
     return;
   }
+  const std::size_t ahead = succeeded_ + 1 + script_.rank(rank_).ahead;
+  while (called_.size() < std::min(ahead, script_.operations.size())) operations_.announce(startNext());
   stage_ = Stage::kCalling;
   askAt_ = began_ + NetworkOperations::kLongWait;
   simulation_.after(NetworkOperations::kLongWait, [this] { requestTurn(); });
@@ -160,7 +169,7 @@ void GroupRank::lookAtCall() {
     askAt_ = kNever;
     operations_.tellWhatIsCalled();
   }
-  if (now >= stageEndsAt_) operations_.timeOut(called_.back()->buffers.call(), now - began_);
+  if (now >= stageEndsAt_) operations_.timeOut(called_[succeeded_]->buffers.call(), now - began_);
   if (!operations_.settled()) return;
   if (operations_.outcome().ok()) return endCall(true);
   failure_ = *operations_.failure();
@@ -170,18 +179,24 @@ void GroupRank::lookAtCall() {
 }
 
 void GroupRank::endCall(bool well) {
-  Called& call = *called_.back();
-  call.afterwards = call.buffers.outputMemory();
   if (!well) {
+    keepOutputs();
     end();
     return;
   }
+  Called& call = *called_[succeeded_];
+  call.afterwards = call.buffers.outputMemory();
   if (!call.differs) {
     const std::string fault = collectives::faultOf(call.what, rank_, call.buffers.call().reduction, call.buffers);
     if (!fault.empty()) faults_.push_back(fmt::format("operation {}: {}", succeeded_, fault));
   }
   ++succeeded_;
   pauseBeforeNext();
+}
+
+// Of operations that will not end any more.
+void GroupRank::keepOutputs() {
+  for (std::size_t i = succeeded_; i < called_.size(); ++i) called_[i]->afterwards = called_[i]->buffers.outputMemory();
 }
 
 std::vector<std::string> GroupRank::faults() const {

@@ -1,6 +1,7 @@
 // One rank of a group in a world: it calls the script's operations one after the other, over the real schedules,
-// headers and failures of collectives/network, and looks at what each gave. What blocks there (NetworkExecutor) is not
-// part of it: this waits in virtual time, with the same limits.
+// headers and failures of collectives/network, and looks at what each gave. It may start some before it waits for the
+// first of them. What blocks there (NetworkExecutor) is not part of it: this waits in virtual time, with the same
+// limits.
 //
 //   kConnecting -> kPausing <-> kCalling -> kWithdrawing -> kOver -> (left)
 //                      |                                      ^
@@ -56,10 +57,12 @@ class GroupRank {
   void turn();
   void lookAtPeers();
   void pauseBeforeNext();
+  collectives::Call& startNext();
   void callNext();
   void wait(Duration atMost);
   void lookAtCall();
   void endCall(bool well);
+  void keepOutputs();
   void end();
   const OperationScript& operation() const { return script_.operations[succeeded_]; }
 

@@ -46,6 +46,7 @@ struct RankScript {
   std::size_t bufferBytes = SessionConfig{}.maxBufferBytes;
   std::size_t rendezvousBytes = SessionConfig{}.rendezvousBytes;
   Duration peerTimeout = SessionConfig{}.peerTimeout;
+  std::size_t ahead = 0;  // of a group's operations: how many it starts before it waits for the first of them
   // wire::Capability bits that its Hello does not have: its peers take it for an earlier version.
   std::size_t lacks = 0;
 

@@ -221,6 +221,7 @@ const Fields<RankScript>& fieldsOf<RankScript>() {
                                 field<L>("buffer-bytes", &L::bufferBytes),
                                 field<L>("rendezvous-bytes", &L::rendezvousBytes),
                                 field<L>("peer-timeout", &L::peerTimeout),
+                                field<L>("ahead", &L::ahead),
                                 field<L>("lacks", &L::lacks)};
   return fields;
 }

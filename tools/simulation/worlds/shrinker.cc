@@ -160,6 +160,7 @@ class Shrinker {
     any = resetField(&Script::settings, &R::bufferBytes) || any;
     any = resetField(&Script::settings, &R::rendezvousBytes) || any;
     any = resetField(&Script::settings, &R::peerTimeout) || any;
+    any = resetField(&Script::settings, &R::ahead) || any;
     any = resetField(&Script::settings, &R::lacks) || any;
     any = resetField(&Script::pairs, &PairScript::rails) || any;
     any = resetField(&Script::pairs, &PairScript::datagramBytes) || any;

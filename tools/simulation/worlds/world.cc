@@ -444,18 +444,21 @@ class World {
 
   void judgeGroup() {
     std::size_t fewest = SIZE_MAX;  // of ranks that live
+    std::size_t ahead = 0;          // what those have started besides
     for (int rank = 0; rank < script_.ranks; ++rank) {
       const GroupRank& group = *at(rank).group;
       for (const std::string& fault : group.faults()) find(Judgement::kSafety, kRightSums, fault);
+      if (group.succeeded() < fewest) ahead = 0;
       fewest = std::min(fewest, group.succeeded());
+      if (group.succeeded() == fewest) ahead = std::max(ahead, script_.rank(rank).ahead);
       if (mayFail_ || !group.failure()) continue;
       find(Judgement::kSafety, kReason,
            fmt::format("rank {} operation {}: {}", rank, group.succeeded(), group.failure()->message));
     }
-    // An operation that needs all ranks cannot end well at one while another has failed in one before it.
+    // An operation that needs all ranks cannot end well at one while another has failed before it has started it.
     for (int rank = 0; rank < script_.ranks; ++rank) {
       const std::size_t succeeded = at(rank).group->succeeded();
-      for (std::size_t i = fewest + 1; i < succeeded; ++i) {
+      for (std::size_t i = fewest + 1 + ahead; i < succeeded; ++i) {
         if (!needsAll(script_.operations[i].kind)) continue;
         find(Judgement::kSafety, kAgreement,
              fmt::format("operation {} has ended well at rank {}, and another rank ended in operation {}", i, rank,
