@@ -256,6 +256,7 @@ struct Options {
   std::string exchange() const {
     return !ddp                     ? "nothing"
            : compression.isUsed()   ? "--compress"
+           : sums != Sums::kReduced ? "--sums"
            : averaging.isUsed()     ? "--average"
            : sharding.isUsed()      ? "--zero"
            : modelParallel.isUsed() ? "--model-parallel"

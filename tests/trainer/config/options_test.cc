@@ -114,5 +114,15 @@ TEST(OptionMessages, OptionsThatExcludeEachOther_AreThoseThatWereGiven) {
   expectOnlyGiven({"--schedule-steps", "10"}, {"--schedule"});
 }
 
+// A trace says it, and what reads traces knows buckets that are all-reduced only.
+TEST(Options, Exchange_SumsThatRanksGather_AreNoAllReduces) {
+  Options options;
+  EXPECT_EQ(options.exchange(), "all_reduce");
+  for (const Sums sums : {Sums::kOrdered, Sums::kCompensated}) {
+    options.sums = sums;
+    EXPECT_EQ(options.exchange(), "--sums");
+  }
+}
+
 }  // namespace
 }  // namespace gloo_bypass::trainer
