@@ -16,8 +16,8 @@ from google.protobuf.message import DecodeError
 from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.execution_traces import schema
 
-# The version that is written; the field numbers of these two are the same.
-VERSION, READ = "1.0.0", ("0.0.4", "1.0.")
+# The version that is written, and those that are read, whose field numbers are the same: with whatever follows a dot.
+VERSION, READ = "1.0.0", ("0.0.4", "1.0")
 MOST_NODES, MOST_NODE_BYTES, MOST_BYTES = 1 << 20, 16 << 20, 4 << 30
 MOST_RANKS, MOST_DEPENDENCIES = 1024, 1 << 24
 # Of all nodes' names together so many characters are kept: a kernel's may hold all its types. And all groups' names may
@@ -164,8 +164,8 @@ def check_version(path, header):
     for attribute in header.attr:
         if attribute.name == "schema" and "chakra." in attribute.string_val:
             said = said or attribute.string_val.partition("chakra.")[2]
-    if said and not said.startswith(READ):
-        raise TraceError(f"{path}: a trace of Chakra {quoted(said)}; this reads 0.0.4 and 1.0")
+    if said and not f"{said}.".startswith(tuple(f"{version}." for version in READ)):
+        raise TraceError(f"{path}: a trace of Chakra {quoted(said)}; this reads {' and '.join(READ)}")
 
 
 def trace_of(path, messages_of_nodes):

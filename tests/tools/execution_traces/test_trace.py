@@ -59,6 +59,7 @@ def test_Read_NamesBeyondWhatIsKept_AreCut(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "version, schema_said, accepted",
     [("1.0.0", "", True), ("0.0.4", "", True), ("", "1.0.1", True), ("", "1.0.2-chakra.0.0.4", True), ("", "", True)]
+    + [("1.0", "", True), ("0.0.4.1", "", True), ("0.0.40", "", False), ("1.00", "", False)]
     + [("2.0.0", "", False), ("", "1.0.2-chakra.3.1", False), ("0.0.3", "", False)],
 )
 def test_Version_OfAnotherSchema_IsRefused(tmp_path, version, schema_said, accepted):
