@@ -11,13 +11,15 @@ from pathlib import Path
 from gloo_bypass_tools.report import machine
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.report.stages import Stages, telling
-from gloo_bypass_tools.study import commands, definition, guest_part, processor_share, reading
-from gloo_bypass_tools.study.plan import cells_of
+from gloo_bypass_tools.study import commands, definition, guest_part, processor_share, reading, training_prediction
+from gloo_bypass_tools.study.plan import cells_of, steps_of
 
 SCHEMA = "gloo-bypass/study/1"
 # fabric-run has the limit itself, and ends its ranks in order.
 GRACE_S = 60.0
 CAPTURE = "capture.pcapng"
+# Of all frames' bytes: 128 of each frame of 1,500, whole acknowledgements, and 32 a frame that pcapng adds.
+CAPTURED_SHARE = 0.14
 ANALYSIS_LIMIT_S = 1800.0
 BUILT = "fabric", "all_reduce_perf", "trainer", "analyser"
 TCP_BUFFERS = "/proc/sys/net/ipv4/tcp_rmem", "/proc/sys/net/ipv4/tcp_wmem"
@@ -129,16 +131,28 @@ class StudyMeasurement(Stages):
         shutil.rmtree(output, ignore_errors=True)  # of a run that was cut off
         commands.report_beside(output).unlink(missing_ok=True)
         try:
+            self.check_room(cell)
             known = self.measure(cell, repeat, name, slug, output)
             found = None if known is None else self.read(cell, output) | known
         except RecordError as error:
             self.fail(name, str(error), self.folder.place(f"logs/{slug}.log"))
             self.save()
             return
-        if found is not None:
+        finally:
             (output / CAPTURE).unlink(missing_ok=True)  # gigabytes at published size
+        if found is not None:
             self.record["runs"].append({"cell": cell.as_record(), "repeat": repeat, "folder": f"raw/{slug}", **found})
             self.save()
+
+    def check_room(self, cell):
+        """RecordError where the disk has no room for the cell's capture."""
+        if self.study.workload != definition.TRAIN:
+            return
+        point, free = self.study.variant(cell.variant), shutil.disk_usage(self.folder.path).free
+        events = steps_of(self.plan, point) * training_prediction.event_bytes(self.plan, point, cell.transport).frames
+        if free < CAPTURED_SHARE * events:
+            sizes = f"about {CAPTURED_SHARE * events / 1e9:.2g} GB, and {free / 1e9:.2g} GB are free"
+            raise RecordError(f"{self.folder.path}: the run's capture needs {sizes}: make room, or choose --output")
 
     def limit_s(self, cell):
         return commands.run_limit_s(self.plan, self.study, cell) + GRACE_S

@@ -246,7 +246,10 @@ def some_of(record, *keys):
 
 def check_capture(path, fabric):
     """RecordError where frames are not in the capture: what is counted of it would be too little."""
-    lost = (fabric.get("capture") or {}).get("lost", 0)
+    capture = fabric.get("capture") or {}
+    lost, failure = capture.get("lost", 0), capture.get("failure")
+    if failure:
+        raise RecordError(f"{path}: the run's capture ended early: {failure}; {lost} frames are not in it")
     if lost:
         raise RecordError(
             f"{path}: {lost} frames are not in the run's capture, the disk was too slow: measure into "

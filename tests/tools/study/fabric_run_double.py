@@ -1,5 +1,5 @@
-"""A double of fabric-run: takes its command line, writes a run's files. FAULTS maps a transport to 'fail', 'hang' or
-'wrong'."""
+"""A double of fabric-run: takes its command line, writes a run's files. FAULTS maps a transport to 'fail', 'hang',
+'wrong', or, of training, 'cut': its capture ends early."""
 
 import json
 import os
@@ -25,6 +25,10 @@ def main(arguments):
         time.sleep(600)
     if "--model" in arguments:
         conftest.write_training_run(output, events=int(value(arguments, "--steps")), transport=transport)
+        (output / "capture.pcapng").touch()
+        if fault == "cut":
+            cut = {"seconds": 5.0, "edges": [], "capture": {"lost": 7, "failure": "No space left on device"}}
+            (output / "fabric.json").write_text(json.dumps(cut))
         return 0
     plan = conftest.plan_for(
         bytes=int(value(arguments, "-b")),

@@ -1,6 +1,7 @@
 """The studies of training: starting a run, reading its files, its tables, and one study with the programs
 themselves."""
 
+import argparse
 import json
 import os
 import subprocess
@@ -15,6 +16,7 @@ from gloo_bypass_tools.study import (
     catalogue,
     command,
     commands,
+    measurement,
     options,
     prediction,
     reading,
@@ -249,6 +251,28 @@ def test_reading_captureMissedFrames_IsRefused(tmp_path):
     (folder / "fabric.json").write_text(json.dumps(record | {"capture": {"lost": 5}}))
     with pytest.raises(RecordError, match="fabric.json: 5 frames are not in the run's capture"):
         reading.run_of(folder, plan_for(steps=3), STUDY, TCP2)
+
+
+def train_two_ranks(study, results):
+    words = ("world-size", "--variants", "ws=2", "--transports", "TCP", "--repeats", 1, "--steps", 3)
+    return study(*words, "--output", results)
+
+
+def test_study_captureThatEndedEarly_SaysWhyAndIsNotKept(study, doubled):
+    results = doubled({"TCP": "cut"})
+    status, output, _ = train_two_ranks(study, results)
+    said = " ".join(output.split())
+    assert status == 1 and "capture ended early: No space left on device; 7 frames are not in it" in said
+    assert list(results.glob("raw/*/fabric.json")) and not list(results.glob("raw/*/capture.pcapng"))
+
+
+def test_study_noRoomForTheCapture_IsSaidAndNothingIsRun(study, doubled, monkeypatch):
+    results = doubled()
+    monkeypatch.setattr(measurement.shutil, "disk_usage", lambda _: argparse.Namespace(free=1e8))
+    status, output, _ = train_two_ranks(study, results)
+    said = " ".join(output.split())
+    assert status == 1 and "capture needs about 0.29 GB, and 0.1 GB are free: make room, or choose --output" in said
+    assert not list(results.glob("raw/*"))
 
 
 @pytest.mark.parametrize(
