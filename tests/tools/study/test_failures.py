@@ -114,6 +114,26 @@ def test_Estimate_CountsRestartsAndStepsDoneAgain():
     assert failures.estimate_s(given) is None
 
 
+def test_Script_ARunThatFails_IsSaidAndTheOthersGoOn(study, monkeypatch, tmp_path):
+    def measured(given, transport):
+        if transport == "TCP":
+            raise RuntimeError("TCP: not done within 600 s (--timeout)")
+        return row(transport)
+
+    monkeypatch.setattr(failures, "measured", measured)
+    status, output, errors = study(
+        "failures", "--kill", "1@12", "--transports", "TCP,UDP", "--json", tmp_path / "x.json"
+    )
+    assert status == 1 and errors.count("not measured: TCP: not done within 600 s") == 1
+    assert "| UDP | 3 |" in output and "| TCP" not in output and len(stored.read(tmp_path / "x.json").rows) == 1
+
+
+def test_Script_FileThatCannotBeWritten_PrintsTheTableFirst(study, monkeypatch):
+    monkeypatch.setattr(failures, "measured", lambda _, transport: row(transport))
+    status, output, errors = study("failures", "--kill", "1@12", "--transports", "TCP", "--json", "/dev/full")
+    assert status == 1 and "| TCP | 3 |" in output and errors.splitlines()[-1].endswith("No space left on device")
+
+
 @pytest.mark.parametrize(
     "flags, reason",
     [
@@ -122,6 +142,7 @@ def test_Estimate_CountsRestartsAndStepsDoneAgain():
         (["--", "--steps", "9"], '--steps after "--": it is an option of the study'),
         (["--transports", "PIGEON"], "'PIGEON' is none of"),
         (["--repeats", "0"], "--repeats"),
+        (["--json", __file__], "is there already: choose another file"),
         (["--draw", "/no/such"], "/no/such/README.md: No such file"),
     ],
 )

@@ -6,14 +6,16 @@ import os
 import pathlib
 import subprocess
 
+import matplotlib
 import pytest
 from conftest import MACHINE, ROOT, right_to_namespaces
+from gloo_bypass_tools.study import panels
 from gloo_bypass_tools.study.commands import model_flags
 from gloo_bypass_tools.report import marked_tables
 from gloo_bypass_tools.report.records import RecordError
 from gloo_bypass_tools.study.printed import technique_entries as entries
 from gloo_bypass_tools.study.printed import technique_runs as stored
-from gloo_bypass_tools.study.printed import techniques
+from gloo_bypass_tools.study.printed import technique_pictures, techniques, trainer
 
 PAGE = ROOT / "docs/studies/techniques"
 SCRIPT = (ROOT / "scripts/study", "techniques")
@@ -106,17 +108,102 @@ def test_Waiting_IsAShareOfTheSteps_WhereRanksShareAModel():
 
     run = techniques.Run("p", "open", "TCP", [rank([1.9] + [0.3] * 5), rank([0] + [0.7] * 5)])
     assert run.waiting == pytest.approx(0.3)
-    lines = techniques.table([run_of([5] * 6), run]).splitlines()
+    plain = run_of([5] * 6)
+    lines = techniques.table([plain, run], plain).splitlines()
     assert "| waiting |" in lines[0] and "| 1.00 x | | 5.000" in lines[2] and "| 0.50 x | 30 % | 5.000" in lines[3]
     assert len({line.count("|") for line in lines}) == 1 and run_of([5] * 6).waiting is None
     # The wait for gradients counts too, where a model has several copies.
     waits = {"t_wait_s": 0.5, "t_barrier_s": 0.1, "t_ar_exposed_s": 0.4}
-    assert "| 50 % |" in techniques.table([measured("p", 2.0, 1000, **waits)])
+    assert "| 50 % |" in techniques.table([measured("p", 2.0, 1000, **waits)], None)
 
 
 def test_Table_StandsAgainstTheFirstPoint():
-    lines = techniques.table([run_of([5] * 6, seconds=2.0), run_of([5] * 6, seconds=0.5, point="q")]).splitlines()
+    first, second = run_of([5] * 6, seconds=2.0), run_of([5] * 6, seconds=0.5, point="q")
+    lines = techniques.table([first, second], first).splitlines()
     assert "| 1.00 x |" in lines[2] and "| q | TCP | 1.0 kB | 500 ms | 4.00 x | 5.000 | 5 steps | 2.50 s |" in lines[3]
+    assert "| q | TCP | 1.0 kB | 500 ms | | 5.000 |" in techniques.table([second], None)
+
+
+# ---- Runs that fail.
+
+
+@pytest.fixture
+def measuring(study, monkeypatch, tmp_path):
+    """Measures two points over two links by a double: `fault(point, link)` is raised where it is not None."""
+    for name in techniques.PROGRAMS:
+        program = tmp_path / "build" / name
+        program.parent.mkdir(parents=True)
+        program.touch(mode=0o755)
+    for check in ("check_tools", "check_right"):
+        monkeypatch.setattr(techniques.enclosure, check, lambda: None)
+
+    def measure(fault, *more):
+        def train(_given, _study, point, link, transport):
+            if (why := fault(point, link)) is not None:
+                raise why
+            return measured(point, 2.0, 1000, link, transport)
+
+        monkeypatch.setattr(techniques, "train", train)
+        words = ("techniques", "compression", "--points", "none,bf16", "--links", "open,50Mbit", "--steps", 6)
+        return study(*words, "--build", tmp_path / "build", *more)
+
+    return measure
+
+
+def test_ARunThatFails_IsSaid_AndTheOthersGoOn(measuring, tmp_path):
+    def fault(point, link):
+        return RuntimeError("none, open, TCP: it was slow") if (point, link) == ("none", "open") else None
+
+    status, output, errors = measuring(fault, "--json", tmp_path / "a-run.json", "--output", tmp_path / "out")
+    assert status == 1 and errors.count("not measured: none, open, TCP: it was slow\n") == 1
+    assert [line.split("|")[5].strip() for line in output.splitlines() if line.startswith("| bf16")] == ["", "1.00 x"]
+    assert [(row.link, row.point) for row in stored.read(tmp_path / "a-run.json").rows] == [
+        ("open", "bf16"),
+        ("50Mbit", "none"),
+        ("50Mbit", "bf16"),
+    ]
+    lines = {name: len((tmp_path / f"out/{name}.csv").read_text().splitlines()) for name in ("open", "50Mbit")}
+    assert lines == {"open": 1 + 6, "50Mbit": 1 + 12} and (tmp_path / "out/open.svg").exists()
+    # What failed is measured with the rest's file.
+    status, output, _ = measuring(lambda *_: None, "--json", tmp_path / "a-run.json")
+    assert status == 0 and output.startswith("1 runs") and len(stored.read(tmp_path / "a-run.json").rows) == 4
+
+
+def test_Interrupted_EndsAllAndKeepsWhatIsMeasured(measuring, tmp_path):
+    status, output, _ = measuring(
+        lambda point, _: KeyboardInterrupt() if point == "bf16" else None, "--output", tmp_path / "out"
+    )
+    assert status == 130 and "| none | TCP |" in output and "50Mbit (" not in output
+    assert len((tmp_path / "out/open.csv").read_text().splitlines()) == 1 + 6
+
+
+def test_FileThatCannotBeWritten_PrintsTheTableFirst(measuring):
+    status, output, errors = measuring(lambda *_: None, "--json", "/dev/full")
+    assert status == 1 and "| none | TCP |" in output and errors.splitlines()[-1].endswith("No space left on device")
+
+
+@pytest.mark.parametrize(
+    "asked, estimate_s, limit_s",
+    [(None, 1700.0, 34_000), (None, 9.0, 600), (None, None, 86_400), (None, 1e6, 604_800), (900, 1700.0, 900)],
+)
+def test_Limit_OfARun_FollowsItsEstimate(asked, estimate_s, limit_s):
+    assert trainer.limit_s(asked, estimate_s) == limit_s
+
+
+def test_Limit_IsFabricRuns(monkeypatch, tmp_path):
+    taken = []
+
+    def run(words, _name):
+        taken.append(words)
+        raise RuntimeError
+
+    monkeypatch.setattr(trainer, "run", run)
+    given = argparse.Namespace(flags=[], ranks=2, steps=100, timeout=None, build=tmp_path)
+    study = entries.STUDIES["compression-distilgpt2"]
+    with pytest.raises(RuntimeError):
+        techniques.train(given, study, "none", "200Mbit", "TCP")
+    (words,) = taken
+    assert words[words.index("--timeout") + 1] > 10 * 1700  # which plain steps take here
 
 
 # ---- Stored runs.
@@ -236,6 +323,14 @@ def test_Table_HasALineForEachPointAndACellForEachLink(tmp_path):
     assert "| 4.00 (1.00 x); 4.50 (0.89 x) |" in none and "| 3.00 (1.33 x); 3.50 (1.14 x) |" in bf16
 
 
+def test_Table_WithoutTheFirstPoint_HasTimesWithoutRatios(tmp_path):
+    cells = (("none", 2.0, "50Mbit"), ("bf16", 4.0, "50Mbit"), ("bf16", 2.5, "open"))
+    rows = [measured(point, seconds, 1_000_000, link) for point, seconds, link in cells]
+    for rows in (rows, rows[::-1]):
+        _, _, first, second = stored.table(stored.read(stored_file(tmp_path, *rows))).splitlines()
+        assert "| none | 1 MB | - | 2.00 (1.00 x) |" in first and "| bf16 | 1 MB | 2.50 | 4.00 (0.50 x) |" in second
+
+
 def test_Table_HasWhatRanksWaitForEachOther_WhereTheyShareAModel(tmp_path):
     waits = {"t_wait_s": 1.0, "t_barrier_s": 0.5}
     runs = [measured("data parallel", 2.0, 1_000_000), measured("tensor", 3.0, 1_000_000, **waits)]
@@ -297,16 +392,33 @@ def test_Draw_RenewsThePage(tmp_path):
     assert ended.returncode == 0, ended.stderr
     assert "| none | 8 MB |" in page.read_text() and "old" not in page.read_text()
     assert "load 0.10 before" in page.read_text()
+    assert "loss, mean of 5 steps" in (tmp_path / "a.svg").read_text()
     page.write_text("<!-- table: b -->\n<!-- end of table -->\n")
     ended = subprocess.run([*SCRIPT, "--draw", tmp_path], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 2 and "nobody makes the table 'b'; there are a" in ended.stderr
 
 
+RENEW = "scripts/study techniques --draw docs/studies/techniques"
+
+
 def test_Page_InTheTree_HasTheTablesOfItsRuns():
     text = (PAGE / marked_tables.PAGE).read_text()
-    assert stored.renewed(text, PAGE) == text, "scripts/study techniques --draw docs/studies/techniques"
+    assert stored.renewed(text, PAGE) == text, RENEW
     for path in PAGE.glob(f"*{marked_tables.RUN}"):
         assert f"<!-- table: {path.name.removesuffix(marked_tables.RUN)} -->" in text, f"{path.name} has no table"
+
+
+def test_Page_InTheTree_HasAPictureOfEachRunWithLosses():
+    text, pictures = (PAGE / marked_tables.PAGE).read_text(), technique_pictures.pictures_of(PAGE)
+    assert {path.name for path in pictures} == {path.name for path in PAGE.glob("*.svg")}, RENEW
+    assert pictures and all(f"]({path.name})" in text for path in pictures)
+
+
+@pytest.mark.skipif(matplotlib.__version__ != "3.6.3", reason="another Matplotlib than Debian 12's draws other bytes")
+def test_Pictures_InTheTree_AreThoseOfTheirRuns(tmp_path):
+    for path, run in technique_pictures.pictures_of(PAGE).items():
+        panels.write_same(lambda run=run: technique_pictures.figure_of(run), tmp_path / path.name)
+        assert (tmp_path / path.name).read_bytes() == path.read_bytes(), RENEW
 
 
 def test_TooFewSteps_AreRefused():

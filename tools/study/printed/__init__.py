@@ -1,7 +1,7 @@
 """Studies that print their tables as Markdown; the other studies of scripts/study write a folder.
 
 techniques, technique_entries  what each of ddp_train's techniques does to bytes, time and loss on slow links
-technique_runs                 its stored runs, and the tables of its page
+technique_runs, _pictures      its stored runs, and the tables and pictures of its page
 scaling                        strong and weak scaling on this machine, from one rank on
 failures                       what a killed rank costs an elastic training
 summation, orders, arithmetic  how exact an all-reduce's sums are, and what changes their bits

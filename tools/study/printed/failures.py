@@ -4,8 +4,8 @@ For each transport a run of ddp_train (--model tiny unless said) with a checkpoi
 --repeats of them, transports in turn. --kill RANK@STEP,...: rank RANK of those that are there is killed (SIGKILL) once
 step STEP is recorded. Says first how long it takes. Prints a table of the restarts, in Markdown: each part's time, and
 the sum in seconds and in steps. Below it stands how often samples were used in steps that count. --json writes the
-stored run after each run, and --draw makes the tables of a page (README.md) from those beside it. What follows "--"
-goes to ddp_train.
+stored run, a new file, after each run, and --draw makes the tables of a page (README.md) from those beside it. A run
+that fails is said, and the others go on; then the exit status is 1. What follows "--" goes to ddp_train.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from gloo_bypass_tools.common.argument_types import names_of, number_in, result_file
+from gloo_bypass_tools.common.failures import FAILED
 from gloo_bypass_tools.common.processes import Child
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.common.whole_file import write_whole
@@ -109,6 +110,8 @@ def train(given, transport, folder):
     try:
         kill_in_turn(program, given, metrics, end)
         said = program.communicate(timeout=max(1.0, end - time.monotonic()))[1]
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"not done within {given.timeout} s (--timeout)") from None
     finally:
         if program.poll() is None:
             program.terminate()
@@ -164,9 +167,10 @@ def add_options(options):
     add("--kill", type=kills_of, default=kills_of("1@17,2@38"), metavar="RANK@STEP,...")
     add("--transports", type=names_of(DISTINCT), default=list(DISTINCT[:2]), metavar="A,B")
     add("--repeats", type=number_in(int, 1, 100), default=1, metavar="N", help="runs of each, in turn (default 1)")
-    add("--timeout", type=int, default=600, metavar="S", help="of a run")
+    about = f"of a run (default {trainer.PATIENCE:g} times its estimate, at least {trainer.LEAST_LIMIT_S})"
+    add("--timeout", type=int, metavar="S", help=about)
     add("--build", type=Path, default=ROOT / "build", metavar="DIR")
-    add("--json", type=result_file, metavar="FILE", help="write the stored run, with the machine")
+    add("--json", type=result_file, metavar="FILE", help="write the stored run, with the machine, into a new file")
     about = f"measure nothing: make the tables of DIR/{marked_tables.PAGE} from DIR/*{marked_tables.RUN}"
     add("--draw", type=Path, metavar="DIR", help=about)
 
@@ -176,6 +180,8 @@ def problem_of(given):
         return ""
     if problem := trainer.problem_of(given.flags, OF_THE_STUDY):
         return problem
+    if given.json and given.json.is_file():
+        return f"--json {given.json}: is there already: choose another file, or move it away"
     rank, step = given.kill[-1]
     return f"--kill {rank}@{step}: the run has {given.steps} steps" if step >= given.steps else ""
 
@@ -185,7 +191,7 @@ def measured(given, transport):
     with tempfile.TemporaryDirectory() as folder:
         try:
             row = row_of(transport, *train(given, transport, Path(folder)))
-        except (RuntimeError, subprocess.TimeoutExpired) as error:
+        except (RuntimeError, ValueError, ProcessLookupError) as error:
             raise RuntimeError(f"{transport}: {error}") from error
     if len(row.restarts) != len(given.kill):
         raise RuntimeError(f"{transport}: {len(row.restarts)} restarts after {len(given.kill)} kills")
@@ -213,11 +219,21 @@ def run(given):
         return
     described, others, rows = machine.describe(ROOT), machine.OtherWork(), []
     runs, each = given.repeats * given.transports, estimate_s(given)
+    given.timeout = trainer.limit_s(given.timeout, each)
     print(f"{len(runs)} runs{'' if each is None else f': about {wording.duration(len(runs) * each)}'}", flush=True)
-    for transport in runs:
-        show_progress(transport)
-        rows.append(measured(given, transport))
-        made = stored_run(given, described, others, rows)
-        if given.json:
-            write_whole(given.json, failure_runs.text_of(made).encode())
-    print(failure_runs.table(made), "", failure_runs.samples_line(made), sep="\n")
+    try:
+        for transport in runs:
+            show_progress(transport)
+            try:
+                rows.append(measured(given, transport))
+            except RuntimeError as error:
+                trainer.say_failed(error)
+                continue
+            if given.json:
+                made = stored_run(given, described, others, rows)
+                write_whole(given.json, failure_runs.text_of(made).encode())
+    finally:
+        if rows:  # also where the file cannot be written
+            made = stored_run(given, described, others, rows)
+            print(failure_runs.table(made), "", failure_runs.samples_line(made), sep="\n", flush=True)
+    return 0 if len(rows) == len(runs) else FAILED

@@ -13,12 +13,13 @@ run may lack `first_s`, `losses` and what SET_UP names. `waiting`: the share of 
 model wait for each other; not there where none do. A table adds the share in which they only wait for gradients.
 `sent_bytes`, `compress_s`, `decompress_s` and `exposed_s` are means over the steps but the first; null where one has
 none. The common loss of some runs is what the one that learnt least came to, as a mean over WINDOW steps. The page's
-table NAME (report/marked_tables.py) is made of NAME-run.json beside it.
+table NAME (report/marked_tables.py) is made of NAME-run.json beside it, and, where there are losses, NAME.svg.
 """
 
 import datetime
 import statistics
 from dataclasses import dataclass, fields
+from itertools import accumulate
 
 from gloo_bypass_tools.report import machine, marked_tables, row_lines
 from gloo_bypass_tools.report.records import (
@@ -35,6 +36,7 @@ from gloo_bypass_tools.report.records import (
 )
 from gloo_bypass_tools.report.results_chart import markdown
 from gloo_bypass_tools.study.printed.technique_entries import LINKS, OPEN, STUDIES
+from gloo_bypass_tools.study.transports import SWITCHED
 
 SCHEMA = "gloo-bypass/study-techniques/1"
 WINDOW = 5
@@ -66,6 +68,11 @@ class Row:
         """The share of a step in which there is nothing to compute, or None."""
         return idle_share(self.waiting, self.exposed_s, self.step_s)
 
+    @property
+    def seconds(self):
+        """When each step ended, where there are losses."""
+        return list(accumulate((self.first_s, *self.steps_s)))
+
     def smoothed(self):
         """The mean loss of WINDOW steps, from the WINDOWth on."""
         return smoothed(self.losses)
@@ -73,7 +80,7 @@ class Row:
     def reaching(self, loss):
         """(steps, seconds) when the smoothed loss was first at most `loss`."""
         step = next(at for at, value in enumerate(self.smoothed(), WINDOW) if value <= loss)
-        return step, self.first_s + sum(self.steps_s[: step - 1])
+        return step, self.seconds[step - 1]
 
 
 @dataclass(frozen=True)
@@ -93,8 +100,9 @@ class StoredRun:
     kernel_tcp: dict
 
     def of(self, name):
-        """The values of a row's field, each once, in the run's order."""
-        return list(dict.fromkeys(getattr(row, name) for row in self.rows))
+        """The values of a row's link, transport or point, each once, in the order of all that there are."""
+        known = {"link": LINKS, "transport": SWITCHED, "point": STUDIES[self.study].points}[name]
+        return [one for one in known if one in {getattr(row, name) for row in self.rows}]
 
     def at(self, link, transport, point):
         wanted = (link, transport, point)
@@ -304,7 +312,8 @@ def table(run):
             base, cells = run.at(link, transports[0], points[0]), []
             for transport in transports:
                 row = rows[link, transport]
-                cells.append(f"{row.step_s:.2f} ({base.step_s / row.step_s:.2f} x)" if row and base else "-")
+                ratio = f" ({base.step_s / row.step_s:.2f} x)" if row and base else ""
+                cells.append(f"{row.step_s:.2f}{ratio}" if row else "-")
             line.append("; ".join(cells))
             if waits:
                 line.append(waiting_cell([rows[link, transport] for transport in transports]))

@@ -1,13 +1,14 @@
 """Trains by one technique after the other over slow networks: what each does to bytes, time and loss.
 
 Each run is ddp_train (--model tiny unless said) on scripts/fabric-run's emulated links, one run after the other, points
-and transports in turn. Says first how many runs there are, and how long they take if each step were a plain one. Prints
-a table a link, in Markdown; with --output a folder gets every step as CSV, too, and plots of loss against time and
-against bytes; --json writes the stored run after each run, from which --draw makes the tables of a page (README.md)
-beside it, and goes on with a file that is there, if study, ranks, flags, the files that they name, steps, commit,
-programs, machine, its TCP and the environment's settings are the same. "To the common loss": until the mean loss of
-five steps is at most what the point that learnt least came to. "Waiting": the share of a step in which ranks that share
-a model have nothing to compute. What follows "--" goes to ddp_train.
+and transports in turn. Says first how many runs there are, and how long they take if each step were a plain one. A run
+that fails is said, the others go on, and the exit status is 1. Prints a table a link, in Markdown; with --output a
+folder gets every step as CSV, too, and plots of loss against time and against bytes; --json writes the stored run after
+each run, from which --draw makes the tables of a page (README.md) and pictures of the loss beside it, and goes on with
+a file that is there, if study, ranks, flags, the files that they name, steps, commit, programs, machine, its TCP and
+the environment's settings are the same. "To the common loss": until the mean loss of five steps is at most the lowest
+of the point that learnt least. "Waiting": the share of a step in which ranks that share a model have nothing to
+compute. What follows "--" goes to ddp_train.
 """
 
 import argparse
@@ -20,9 +21,12 @@ from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
+from gloo_bypass_tools.common import program_places
 from gloo_bypass_tools.common.argument_types import names_of, result_file
+from gloo_bypass_tools.common.failures import FAILED
 from gloo_bypass_tools.common.program_places import ROOT
 from gloo_bypass_tools.common.whole_file import write_whole
+from gloo_bypass_tools.fabric_run import enclosure
 from gloo_bypass_tools.model import ring
 from gloo_bypass_tools.report import machine, marked_tables, wording
 from gloo_bypass_tools.report.lines import show_progress
@@ -52,7 +56,7 @@ class Run:
         apart = ranks[0] and ranks[0][0]["loss_mean"] is None
         self.steps = in_order_of_time(ranks) if apart else ranks[0]
         if len(self.steps) < WINDOW:
-            raise ValueError(f"{point}: {len(self.steps)} steps; {WINDOW} are needed at least")
+            raise ValueError(f"{point}, {link}, {transport}: {len(self.steps)} steps; {WINDOW} are needed at least")
         self.waiting = waiting(ranks)
         self.seconds = list(accumulate(step["t_step_s"] for step in self.steps))
         self.bytes = list(accumulate(step["bytes_sent"] or 0 for step in self.steps))
@@ -112,16 +116,16 @@ def in_order_of_time(ranks):
     return merged
 
 
-def table(runs):
-    """Of one link; the first run is what the others stand against."""
-    target, first, rows = technique_runs.common_loss(runs), runs[0], []
+def table(runs, base):
+    """Of one link. `base`: the run that all stand against, or None."""
+    target, rows = technique_runs.common_loss(runs), []
     waits = any(run.waiting is not None for run in runs)
     header = ["", "transport", "sent a step and rank", "T_step", "", *(["waiting"] if waits else [])]
     header += ["last loss", f"to the common loss of {target:.3f}", "", ""]
     for run in runs:
         steps, seconds, sent = run.reaching(target)
         row = [run.point, run.transport, f"{run.mean_bytes() / 1e3:.1f} kB", f"{1e3 * run.mean_seconds():.0f} ms"]
-        row.append(f"{first.mean_seconds() / run.mean_seconds():.2f} x")
+        row.append(f"{base.mean_seconds() / run.mean_seconds():.2f} x" if base else "")
         if waits:
             row.append("" if run.waiting is None else f"{100 * run.idle():.0f} %")
         row += [f"{run.smoothed()[-1]:.3f}", f"{steps} steps", f"{seconds:.2f} s", f"{sent / 1e6:.2f} MB"]
@@ -154,10 +158,11 @@ def announce(given, study, cells):
 
 def train(given, study, point, link, transport):
     ranks = study.ranks.get(point, given.ranks)
+    limit_s = trainer.limit_s(given.timeout, estimate_s(given, study, point, link))
     with tempfile.TemporaryDirectory() as folder:
         words = [
             *(ROOT / "scripts/fabric-run", *flags(transport=transport, ranks=ranks), *LINKS[link].split()),
-            *flags(output=Path(folder) / "run", timeout=given.timeout, fabric=given.build / "tools/fabric/fabric"),
+            *flags(output=Path(folder) / "run", timeout=limit_s, fabric=given.build / "tools/fabric/fabric"),
             *("--", given.build / "trainer/ddp_train", *model_flags(given.flags, study.model)),
             *flags(steps=given.steps, metrics=f"{folder}/metrics-{{rank}}.jsonl", no_progress=True),
             *(*study.points[point].split(), *given.flags),
@@ -179,22 +184,6 @@ def step_lines(runs):
     ]
 
 
-def draw(path, title, runs):
-    from gloo_bypass_tools.report.plots import LIGHT
-    from gloo_bypass_tools.study import panels
-
-    figure, ((over_time, over_bytes),) = panels.panels(LIGHT, 2, [3.2], title, share_x="none")
-    for index, run in enumerate(runs):
-        smoothed, look = run.smoothed(), panels.look_of(index, LIGHT)
-        for axes, values, unit in ((over_time, run.seconds, 1), (over_bytes, run.bytes, 1e6)):
-            at = [value / unit for value in values[WINDOW - 1 :]]
-            axes.plot(at, smoothed, label=f"{run.point}, {run.transport}", **look)
-    over_time.set(xlabel="seconds", ylabel=f"loss, mean of {WINDOW} steps")
-    over_bytes.set(xlabel="MB sent by rank 0", xscale="log")
-    over_bytes.legend(fontsize="small")
-    panels.write(figure, path)
-
-
 def add_options(options):
     add, listed = options.parser.add_argument, names_of(SWITCHED)
     add("study", nargs="?", choices=STUDIES)
@@ -205,11 +194,14 @@ def add_options(options):
     add("--transports", type=listed, default=list(SWITCHED[:1]), metavar="A,B", help=about)
     add("--ranks", type=int, default=2, help="of points without a number of their own (default 2)")
     add("--steps", type=int, default=100)
-    add("--timeout", type=int, default=600, metavar="S", help="of a run")
+    about = f"of a run (default {trainer.PATIENCE:g} times its estimate, at least {trainer.LEAST_LIMIT_S})"
+    add("--timeout", type=int, metavar="S", help=about)
     add("--build", type=Path, default=ROOT / "build", metavar="DIR")
     add("--output", type=Path, metavar="DIR", help="a new folder for steps and plots")
     add("--json", type=result_file, metavar="FILE", help="write the stored run, with the machine")
-    about = f"measure nothing: make the tables of DIR/{marked_tables.PAGE} from DIR/*{marked_tables.RUN}"
+    about = (
+        f"measure nothing: make the tables of DIR/{marked_tables.PAGE} and its pictures from DIR/*{marked_tables.RUN}"
+    )
     add("--draw", type=Path, metavar="DIR", help=about)
 
 
@@ -228,14 +220,16 @@ def problem_of(given):
         own |= {word: f"point '{point}' sets it" for word in known[point].split() if word.startswith("--")}
     if problem := trainer.problem_of(given.flags, own):
         return problem
-    if given.output and given.json and given.json.exists():
+    if given.output and given.json and given.json.is_file():
         return f"--output: has every step, and those of {given.json} are gone: choose another file, or leave it out"
-    return f"--steps {given.steps}: {WINDOW} at least" if given.steps < WINDOW else ""
+    if given.steps < WINDOW:
+        return f"--steps {given.steps}: {WINDOW} at least"
+    return program_places.missing(given.build, PROGRAMS)
 
 
 def begun(given, described):
     """The stored run to go on with, or None. RecordError where the file's was measured otherwise."""
-    if not given.json or not given.json.exists():
+    if not given.json or not given.json.is_file():
         return None
     old = technique_runs.read(given.json)
     wanted = {"commit": described["commit"], "machine": machine.stored(described), "study": given.study}
@@ -277,10 +271,54 @@ def write_stored(given, described, others_cores, old, rows):
     write_whole(given.json, technique_runs.text_of(*head, ordered).encode())
 
 
+def show_link(given, study, link, runs, old):
+    """What was measured of a link, which may be a part. Where `old` is gone on with, its table has all rows."""
+    if not runs:
+        return
+    if old is None:
+        ranks = "" if study.ranks else f"{given.ranks} ranks, "
+        base = next((one for one in runs if (one.point, one.transport) == (given.points[0], given.transports[0])), None)
+        print(f"{study.title}: {ranks}{link} ({LINKS[link]}), {given.steps} steps\n\n{table(runs, base)}\n", flush=True)
+    if given.output:
+        from gloo_bypass_tools.study.printed import technique_pictures
+        from gloo_bypass_tools.study.rendering import csv_text
+
+        (given.output / f"{link}.csv").write_text(csv_text(step_lines(runs)))
+        technique_pictures.write_measured(given.output / f"{link}.svg", f"{study.title}, {link}", runs)
+
+
+def measure(given, study, cells, old, keep):
+    """Whether all of `cells` were measured; `keep` takes each run. What there is of a link is shown however it ends."""
+    all_well = True
+    for link in given.links:
+        runs = []
+        try:
+            for cell in (cell for cell in cells if cell[1] == link):
+                show_progress(", ".join(cell))
+                try:
+                    runs.append(train(given, study, *cell))
+                except (RuntimeError, ValueError) as error:
+                    trainer.say_failed(error)
+                    all_well = False
+                else:
+                    keep(runs[-1])
+        finally:
+            show_link(given, study, link, runs, old)
+    return all_well
+
+
+def draw(folder):
+    from gloo_bypass_tools.study.printed import technique_pictures
+
+    marked_tables.renew(folder / marked_tables.PAGE, partial(technique_runs.renewed, folder=folder))
+    technique_pictures.write_stored(folder)
+
+
 def run(given):
     if given.draw:
-        marked_tables.renew(given.draw / marked_tables.PAGE, partial(technique_runs.renewed, folder=given.draw))
-        return
+        return draw(given.draw)
+    enclosure.check_tools()
+    enclosure.check_right()
     study, described, others = STUDIES[given.study], machine.describe(ROOT) | set_up(given), machine.OtherWork()
     old = begun(given, described)
     rows = [technique_runs.record_of(row) for row in old.rows] if old else []
@@ -292,21 +330,14 @@ def run(given):
     announce(given, study, missing)
     if given.output:
         given.output.mkdir(parents=True)
-    for link in given.links:
-        runs = []
-        for cell in (cell for cell in missing if cell[1] == link):
-            show_progress(", ".join(cell))
-            runs.append(train(given, study, *cell))
-            rows.append(technique_runs.row_record(runs[-1]))
-            if given.json:
-                write_stored(given, described, others.cores(), old, rows)
-        if old is None:
-            ranks = "" if study.ranks else f"{given.ranks} ranks, "
-            print(f"{study.title}: {ranks}{link} ({LINKS[link]}), {given.steps} steps\n\n{table(runs)}\n", flush=True)
-        if given.output:
-            from gloo_bypass_tools.study.rendering import csv_text
 
-            (given.output / f"{link}.csv").write_text(csv_text(step_lines(runs)))
-            draw(given.output / f"{link}.svg", f"{study.title}, {link}", runs)
-    if old is not None:
-        print(technique_runs.table(technique_runs.read(given.json)))
+    def keep(one):
+        rows.append(technique_runs.row_record(one))
+        if given.json:
+            write_stored(given, described, others.cores(), old, rows)
+
+    try:
+        return 0 if measure(given, study, missing, old, keep) else FAILED
+    finally:
+        if old is not None:
+            print(technique_runs.table(technique_runs.read(given.json)))

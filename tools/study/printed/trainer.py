@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 
 from gloo_bypass_tools.model import prediction
 from gloo_bypass_tools.study import definition, estimates
@@ -11,6 +12,10 @@ from gloo_bypass_tools.study.printed.technique_entries import EIGHT_BLOCKS
 # So that a rank computes alike whatever their number.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1"}
 DEFAULT_BATCH = 8
+# The limit of a run that the caller gives none: so many times its estimate, since over 300 ms TCP takes nine times as
+# long as that says, and a busy machine longer; a day where there is no estimate. ddp_train itself ends what is stuck.
+PATIENCE, LEAST_LIMIT_S, UNKNOWN_LIMIT_S = 20.0, 600, 86_400
+MOST_LIMIT_S = 7 * 86_400  # that fabric-run takes
 # Of the models that studies name.
 PARAMETERS = {
     definition.TINY: 45_952,
@@ -50,6 +55,18 @@ def computing_s(chosen, name, ranks):
         return None
     crowd = max(1.0, ranks / len(os.sched_getaffinity(0)))
     return crowd * (DEFAULT_BATCH * estimates.SAMPLE_S if name == definition.MODEL else estimates.TINY_STEP_S)
+
+
+def limit_s(asked, run_s):
+    """Of a run: what the caller `asked` for, or, if None, by its estimate `run_s`, which may be None."""
+    if asked is not None:
+        return asked
+    return UNKNOWN_LIMIT_S if run_s is None else min(MOST_LIMIT_S, max(LEAST_LIMIT_S, round(PATIENCE * run_s)))
+
+
+def say_failed(why):
+    """That a run was not measured; the others go on."""
+    print(f"not measured: {why}", file=sys.stderr, flush=True)
 
 
 def reason_of(status, said):
