@@ -16,7 +16,7 @@ HEADLINES = (
     (Key("decoding", programs.TOKEN_ALONE), "the same without its all-reduces"),
     (Key("all_reduce", programs.HOT, 4), "`all_reduce` of one float, one after the other"),
     (Key("all_reduce", programs.HOT, 8192), "`all_reduce` of 8 KiB, one after the other"),
-    (Key("all_reduce", programs.ADDED, 8192, 2), "what one of 8 KiB adds after 2 ms of computing"),
+    (Key("all_reduce", programs.ADDED, 8192, 2), "what one of 8 KiB adds to 2 ms of computing"),
     (Key("all_reduce", programs.HOT, 64 << 20), "`all_reduce` of 64 MiB"),
     (Key("training", programs.STEP), f"step of DistilGPT2 under DDP, {TRAINED_TOKENS} tokens a rank"),
     (Key("training", programs.EXPOSED), "its exposed all-reduce"),
@@ -175,7 +175,7 @@ def headline(runs):
         header = [
             f"PyTorch {newest[0]}.{newest[1]}, {ranks} ranks on {cores} cores of {processors}",
             f"Gloo {first}",
-            *(word for other in others for word in (heading(other), "")),
+            *(word for other in others for word in (heading(other), "faster")),
         ]
         lines = []
         for key, text in HEADLINES:
