@@ -1,5 +1,5 @@
 """Programs of transformers, Lightning and torchft as their users write them. Over each transport they end with the same
-parameters on all ranks, and over ours the bytes went over ours. Each runs as examples/real_programs/README.md says."""
+digest on all ranks, and over ours the bytes went over ours. Each runs as examples/real_programs/README.md says."""
 
 import collections
 import json
@@ -29,10 +29,11 @@ LEAST_BYTES = 50_000
 Example = collections.namedtuple("Example", "modules ranks")
 EXAMPLES = {
     "transformers_accelerate.py": Example(["transformers", "accelerate"], 2),
+    "transformers_tensor_parallel.py": Example(["transformers", "accelerate"], 2),
     "lightning_ddp.py": Example(["lightning"], 2),
     "torchft_replicas.py": Example(["torchft"], 3),
 }
-END = re.compile(r"(?:rank|replica)=(\d+) of (\d+) steps=(\d+) parameters=([0-9a-f]{64})$", re.MULTILINE)
+END = re.compile(r"(?:rank|replica)=(\d+) of (\d+) steps=(\d+) (?:parameters|outputs)=([0-9a-f]{64})$", re.MULTILINE)
 # True for each module that the Python has, and for this project's entry point. Nothing is imported: that takes seconds.
 FIND = """import importlib.metadata, importlib.util, json, sys
 points = importlib.metadata.entry_points()
@@ -122,7 +123,7 @@ def found():
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_RealProgram_Unmodified_EndsWithTheSameParametersOverAllTransports(example, found):
+def test_RealProgram_Unmodified_EndsWithTheSameDigestOverAllTransports(example, found):
     missing = [module for module in EXAMPLES[example].modules if not found[module]]
     if missing:
         pytest.skip(f"{PYTHON} has no {' and no '.join(missing)}")
