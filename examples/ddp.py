@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Data-parallel training with DistributedDataParallel, checked against the same training in one process.
 
     GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/ddp.py
@@ -7,9 +7,8 @@ Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
 
 import argparse
-import os
 
-import gloo_bypass  # the only line that this project adds
+import gloo_bypass  # training needs no more of this project; the checks at the end do
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
@@ -62,9 +61,9 @@ def main():
         print(f"bytes sent by rank 0: {sent or 'not counted over TCP'}")
         print(f"sum of the parameters: {trained.double().sum().item():.12f}")
         print(f"checked: {size} ranks trained the model that one process trains")
-    # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without it,
-    # ranks of 2.13 abort now and then at their end.
-    if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+    # Over Gloo's TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without
+    # it, ranks of 2.13 abort now and then at their end.
+    if gloo_bypass.stats():  # empty over Gloo's TCP
         dist.destroy_process_group()
 
 

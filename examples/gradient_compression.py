@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """PyTorch's own gradient compression, fp16 and PowerSGD hooks, over this project's transports; checked against training
 without it.
 
@@ -8,9 +8,8 @@ Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
 
 import argparse
-import os
 
-import gloo_bypass  # the only line that this project adds
+import gloo_bypass  # training needs no more of this project; the checks at the end do
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
@@ -78,9 +77,9 @@ def main():
     if rank == 0:
         print(f"PowerSGD sent 1/{ratio:.1f} of the numbers")
         print(f"checked: {size} ranks with PyTorch's compression hooks agree, and learnt as without")
-    # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without it,
-    # ranks of 2.13 abort now and then at their end.
-    if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+    # Over Gloo's TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without
+    # it, ranks of 2.13 abort now and then at their end.
+    if gloo_bypass.stats():  # empty over Gloo's TCP
         dist.destroy_process_group()
 
 

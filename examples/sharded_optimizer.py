@@ -1,4 +1,4 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """ZeRO's sharded optimiser: each rank keeps the state for a part of the parameters; checked against the optimiser
 unsharded.
 
@@ -8,9 +8,8 @@ Debian's PyTorch needs some options more: see docs/pytorch.md.
 """
 
 import argparse
-import os
 
-import gloo_bypass  # the only line that this project adds
+import gloo_bypass  # training needs no more of this project; the checks at the end do
 import torch
 import torch.distributed as dist
 import torch.distributed.nn  # noqa: F401  before the group, which it would keep beyond its end (docs/pytorch.md)
@@ -65,9 +64,9 @@ def main():
         print(f"optimiser's state: {kept} of {all_of_it} numbers on rank 0")
         print(f"sum of the parameters: {trained.double().sum().item():.12f}")
         print(f"checked: {size} ranks with a sharded optimiser trained what each trains with its own")
-    # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without it,
-    # ranks of 2.13 abort now and then at their end.
-    if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+    # Over Gloo's TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without
+    # it, ranks of 2.13 abort now and then at their end.
+    if gloo_bypass.stats():  # empty over Gloo's TCP
         del model, sharded  # they hold the group
         dist.destroy_process_group()
 

@@ -1,17 +1,22 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Marks each step's all-reduce in captures: a communication hook of DistributedDataParallel that sends two UDP
 datagrams a step.
 
-    tcpdump -i IF -s 128 -w run.pcap &
-    GLOO_DEVICE_TRANSPORT=DPDK python3 -m torch.distributed.run --nproc_per_node 2 examples/step_markers.py --to
-    10.32.0.1
+    export GLOO_DEVICE_TRANSPORT=DPDK GLOO_BYPASS_CAPTURE=/tmp/rank%r-%p.pcapng GLOO_BYPASS_CAPTURE_MARKERS=127.0.0.1
+    python3 -m torch.distributed.run --nproc_per_node 2 examples/step_markers.py --to 127.0.0.1
 
-capture_analyser (tools/capture) turns the capture into bytes, time and throughput of each step. Without --to the
-markers go to rank 0 itself, which checks that they came. Debian's PyTorch needs some options more: see docs/pytorch.md.
+capture_analyser (tools/capture) turns rank 0's capture into bytes, time and throughput of each step. Over UDP, and
+between hosts, capture with tcpdump, which sees both frames and markers; it sees nothing of DPDK's shared memory:
+
+    export GLOO_DEVICE_TRANSPORT=UDP
+    tcpdump -i lo -s 128 -w /tmp/run.pcap &
+    python3 -m torch.distributed.run --nproc_per_node 2 examples/step_markers.py --to 127.0.0.1
+
+Without --to the markers go to rank 0 itself, which checks that they came. Debian's PyTorch needs some options more: see
+docs/pytorch.md.
 """
 
 import argparse
-import os
 import socket
 import threading
 
@@ -94,9 +99,9 @@ def main():
             ]
             assert [(source[1], text) for text, source in came] == expected, came
         print(f"checked: {size} ranks trained {options.steps} steps, each between two markers")
-    # Over TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without it,
-    # ranks of 2.13 abort now and then at their end.
-    if os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+    # Over Gloo's TCP, PyTorch 2.6's destroy_process_group hangs now and then if another rank has ended before. Without
+    # it, ranks of 2.13 abort now and then at their end.
+    if gloo_bypass.stats():  # empty over Gloo's TCP
         del parallel  # it holds the group
         dist.destroy_process_group()
 

@@ -1,11 +1,12 @@
-#!/usr/bin/python3
+#!/usr/bin/env python3
 """Starts a program as torchrun does on two nodes: two agents with a node rank each, both on this machine.
 
     GLOO_DEVICE_TRANSPORT=DPDK examples/two_nodes.py examples/ddp.py
 
 Prints the command of each agent first: on two machines, give each its own one, with the first machine's address as
---master_addr (or its own as --local_addr, and a file that both can write as --rdzv_endpoint), and GLOO_SOCKET_IFNAME
-naming the interface between them. Over DPDK the ranks of a machine share memory, and machines are joined by UDP.
+--master_addr (or its own as --local_addr, and a file that both can write as --rdzv_endpoint). Over DPDK the ranks of a
+machine share memory, and machines are joined by UDP. DPDK, UDP and RDMA use the interface of the route to MASTER_ADDR.
+Gloo's TCP uses the address of the host's own name. GLOO_SOCKET_IFNAME names another interface, for all of them.
 """
 
 import argparse

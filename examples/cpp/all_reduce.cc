@@ -1,8 +1,8 @@
 // An all-reduce over DPDK, UDP or RDMA in C++, without PyTorch. Start one process a rank:
 //
 //   make
-//   mkdir /tmp/store
-//   ./all_reduce 0 2 /tmp/store & ./all_reduce 1 2 /tmp/store; wait
+//   store=$(mktemp -d)
+//   ./all_reduce 0 2 $store & ./all_reduce 1 2 $store; wait
 //
 // Everything but the line with createDevice is Gloo's usual code. RANK SIZE FOLDER may be followed by UDP or RDMA.
 #include <cstdlib>

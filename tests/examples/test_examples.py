@@ -1,9 +1,11 @@
-"""Every example runs with two ranks over TCP and DPDK, checks its result, prints the same numbers over both, and ends
-well."""
+"""Every example runs with two ranks over TCP and DPDK, and with our own collectives, checks its result, prints the same
+numbers each time, and ends well."""
 
+import functools
 import os
 import pathlib
 import re
+import shlex
 import sys
 import tempfile
 
@@ -19,26 +21,31 @@ RANKS_PROGRAMS = [name for name in PROGRAMS if name != "two_nodes.py"]  # that s
 EXITS_AT_ONCE = "tensor_parallel.py"
 TRANSPORTS = ["TCP"] if os.environ.get("PLUGIN_NO_DPDK") else ["TCP", "DPDK"]
 NOT_IN_THIS_RELEASE = 77
+COMMANDS = ("export", "python3", "tcpdump", "...")
 
 
-def outcome_of(example, transport, arguments=()):
+def numbers_of(ranks):
     """Rank 0's output without its counters: the numbers and the last line."""
+    lines = [
+        line
+        for line in ranks.output(0).splitlines()
+        if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))
+    ]
+    assert len(lines) > 1 and lines[-1].startswith("checked: 2 ranks "), ranks.output(0) + ranks.output(1)
+    return lines
+
+
+@functools.cache
+def outcome_of(example, transport, arguments=()):
     with Ranks(EXAMPLES / example, 2, transport=transport, load="import", arguments=arguments) as ranks:
         if ranks.wait() == [NOT_IN_THIS_RELEASE] * 2:
             pytest.skip(ranks.output(0).strip())
         # the reference: now and then a rank of PyTorch 2.6 aborts at its end, after the last line
         if transport != "TCP":
             ranks.succeed()
-        lines = [
-            line
-            for line in ranks.output(0).splitlines()
-            if line.startswith(("sum ", "parameters", "optimiser", "words", "checked"))
-        ]
         if transport == "DPDK" and example == "ddp.py":
             assert "{'DPDK': " in ranks.output(0)
-        assert lines and lines[-1].startswith("checked: 2 ranks "), ranks.output(0) + ranks.output(1)
-    assert len(lines) > 1, lines
-    return lines
+        return numbers_of(ranks)
 
 
 @pytest.mark.parametrize("example", RANKS_PROGRAMS)
@@ -47,12 +54,31 @@ def test_Example_TwoRanks_ChecksItselfAndAgreesOverAllTransports(example):
     assert all(outcome == outcomes[0] for outcome in outcomes), outcomes
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS[1:] + ["UDP"])
-def test_TensorParallel_OwnCollectives_SaysTheSame(transport, installed_torch):
+@pytest.fixture
+def needs_own_collectives(installed_torch):
     if installed_torch < (2, 6):
         pytest.skip("the backend bypass needs PyTorch 2.6 or later")
-    own = outcome_of("tensor_parallel.py", transport, ["--backend", "bypass", "--without-all-reduces"])
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS[1:] + ["UDP"])
+def test_TensorParallel_OwnCollectives_SaysTheSame(transport, needs_own_collectives):
+    own = outcome_of("tensor_parallel.py", transport, ("--backend", "bypass", "--without-all-reduces"))
     assert own == outcome_of("tensor_parallel.py", "TCP")
+
+
+@pytest.mark.parametrize("example", RANKS_PROGRAMS)
+def test_Example_OwnCollectivesByVariable_SaysTheSameAndDestroysItsGroup(example, needs_own_collectives):
+    with Ranks(
+        FOLDER / "programs" / "ordinary_end.py",
+        2,
+        transport=None if "DPDK" in TRANSPORTS else "UDP",  # not set: DPDK
+        load="import",
+        arguments=[EXAMPLES / example],
+        environment={"GLOO_BYPASS_COLLECTIVES": "own"},
+    ) as ranks:
+        ranks.succeed()
+        assert [ranks.value(rank, "group_left") for rank in range(2)] == ["False", "False"]
+        assert numbers_of(ranks) == outcome_of(example, "TCP")
 
 
 @pytest.mark.parametrize("example", [name for name in RANKS_PROGRAMS if name != EXITS_AT_ONCE])
@@ -163,7 +189,12 @@ def test_TwoNodes_WrongArguments_OneClearLine(tmp_path, arguments, said):
 def test_Example_Source_SaysHowToRunIt(example):
     path = EXAMPLES / example
     assert os.access(path, os.X_OK)
-    assert f"examples/{example}" in path.read_text().split('"""')[1]
+    assert path.read_text().startswith("#!/usr/bin/env python3\n")  # that of a virtual environment
+    description = path.read_text().split('"""')[1]
+    assert f"examples/{example}" in description
+    for line in re.findall(r"^    (.*)$", description, re.MULTILINE):  # commands, which a reader pastes
+        words = [word for word in shlex.split(line) if "=" not in word]
+        assert not words or words[0] in COMMANDS or words[0] == f"examples/{example}", line
 
 
 def test_Example_Help_IsPrinted(tmp_path):
