@@ -45,6 +45,12 @@ def parse(arguments):
         help="the libgloo_bypass.so to look at (default: build/plugin's, or the installed one)",
     )
     parser.add_argument(
+        "--wheel",
+        action="store_true",
+        help="for the wheel and PyTorch from pip: leave out what they bring along, such as DPDK; "
+        "`python3 -m gloo_bypass` checks the wheel itself",
+    )
+    parser.add_argument(
         "--color", choices=("auto", "always", "never"), default="auto", help="default auto: on a terminal"
     )
     parser.add_argument("--sysroot", metavar="DIR", type=Path, default=Path("/"), help=argparse.SUPPRESS)
@@ -53,6 +59,8 @@ def parse(arguments):
         parser.error(f"--sysroot: '{options.sysroot}' is no folder")
     if sum([options.probe is not None, options.listen is not None, bool(options.path)]) > 1:
         parser.error("--probe, --listen and --path do not go together")
+    if options.plugin and options.wheel:
+        parser.error("--plugin and --wheel do not go together")
     path_probe.read_places(options, parser)
     return options
 
@@ -118,7 +126,7 @@ def examine_all(options):
         ways = path_probe.probe(options.probe, PROGRAM)
         return {"udp": ("UDP between this host and another", [finding_of(way) for way in ways])}
     machine, paths = Machine(options.sysroot), dict.fromkeys(options.path) or TITLES
-    return {path: (TITLES[path], examine(machine, path, options.plugin)) for path in paths}
+    return {path: (TITLES[path], examine(machine, path, options.plugin, options.wheel)) for path in paths}
 
 
 def main(arguments=None):

@@ -77,7 +77,7 @@ def dpdk_version(machine):
 
 
 def no_dpdk(subject):
-    why = "the DPDK transport is made with DPDK's libraries"
+    why = "the DPDK transport is made with DPDK's libraries; the wheel brings them: --wheel"
     return subject.missing("no librte_eal.so", why, install("libdpdk-dev"))
 
 

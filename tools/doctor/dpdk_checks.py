@@ -130,6 +130,18 @@ def nic_driver(machine):
     return subject.missing("none is installed", why, install("librte-meta-net"))
 
 
+def nic_driver_in_wheel(machine):
+    """plugin/wheel/meson.build has the list. It has none of those that work beside the kernel's."""
+    subject, vendors = Subject("DPDK's NIC drivers"), {device[1] for device in chosen_devices(machine)}
+    if vendors and vendors <= set(BESIDE_KERNEL):
+        return subject.missing(
+            "the wheel has none for this NIC",
+            "DPDK's drivers for it need libraries that the wheel leaves out",
+            "# use RDMA, leave GLOO_BYPASS_LINK at auto, or build from source",
+        )
+    return subject.ok("those in the wheel")
+
+
 def pci_device(machine):
     subject, wanted = Subject("NIC"), wanted_device(machine)
     if wanted.startswith("net_"):

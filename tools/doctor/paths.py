@@ -19,9 +19,20 @@ AUTO = (
     "GLOO_DEVICE_TRANSPORT=DPDK with no other setting (GLOO_BYPASS_LINK=auto) needs memif within a host (without "
     "it udp is used there too, which is slower), and udp between hosts"
 )
+# Names of findings about what the wheel, or PyTorch from pip, brings along.
+IN_WHEEL = (
+    "release",
+    "DPDK libraries",
+    "DPDK driver net_af_packet",
+    "DPDK driver bus_pci",
+    "PyTorch",
+    "Gloo",
+    "plug-in",
+    "BLAS",
+)
 
 
-def checks(path, plugin=None):
+def checks(path, plugin=None, wheel=False):
     """Functions of a machine that give a finding each, in the order in which they should be mended."""
     base = [common.release, common.processor, common.free_memory]
     return {
@@ -37,7 +48,7 @@ def checks(path, plugin=None):
         "pci": [
             *base,
             common.dpdk_driver("bus_pci"),
-            dpdk.nic_driver,
+            dpdk.nic_driver_in_wheel if wheel else dpdk.nic_driver,
             dpdk.pci_device,
             dpdk.iommu,
             dpdk.vfio_rights,
@@ -79,5 +90,7 @@ def checks(path, plugin=None):
     }[path]
 
 
-def examine(machine, path, plugin=None):
-    return [check(machine) for check in checks(path, plugin)]
+def examine(machine, path, plugin=None, wheel=False):
+    """`wheel`: for the Python package from a wheel, not for a build with Debian's packages."""
+    findings = [check(machine) for check in checks(path, plugin, wheel)]
+    return [finding for finding in findings if not (wheel and finding.name in IN_WHEEL)]

@@ -18,7 +18,7 @@ def torch(machine):
     if version is None:
         return subject.missing(
             "no Debian package of it",
-            "the plug-in joins Debian's PyTorch (for wheels from PyPI see docs/pytorch.md)",
+            "the plug-in joins Debian's PyTorch; for PyTorch from pip and the wheel: --wheel",
             install("python3-torch"),
         )
     short = ".".join(version.split(":")[-1].split("+")[0].split(".")[:2])
@@ -42,9 +42,13 @@ def gloo(machine):
 def transport_choice(machine):
     subject = Subject("GLOO_DEVICE_TRANSPORT")
     value = machine.environment.get("GLOO_DEVICE_TRANSPORT")
+    if value is None and machine.environment.get("GLOO_BYPASS_COLLECTIVES") == "own":
+        return subject.ok("not set: our own collectives use DPDK")
     if value is None:
         return subject.warning(
-            "not set", "PyTorch then uses Gloo's TCP transport", "export GLOO_DEVICE_TRANSPORT=DPDK   # or UDP, or RDMA"
+            "not set",
+            "the backend gloo then uses Gloo's TCP transport, the backend bypass DPDK",
+            "export GLOO_DEVICE_TRANSPORT=DPDK   # or UDP, or RDMA",
         )
     if value not in DEVICES:
         meant = value.upper() if value.upper() in DEVICES else "DPDK"

@@ -18,7 +18,7 @@ DOCTOR = ROOT / "scripts" / "gloo-bypass-doctor"
 sys.path.insert(0, str(ROOT / "scripts"))
 from gloo_bypass_tools.doctor import rdma_checks, udp_checks  # noqa: E402
 from gloo_bypass_tools.doctor.machine import Machine  # noqa: E402
-from gloo_bypass_tools.doctor.paths import AUTO, TITLES  # noqa: E402
+from gloo_bypass_tools.doctor.paths import AUTO, IN_WHEEL, TITLES, examine  # noqa: E402
 from gloo_bypass_tools.doctor.shared_object import needed_libraries  # noqa: E402
 
 
@@ -325,6 +325,29 @@ def test_SharedObject_ThisPython_NeedsTheCLibrary():
     assert "libc.so.6" in needed_libraries(Path("/usr/bin/python3").resolve())
 
 
+@pytest.mark.parametrize("path", ["memif", "training"])
+def test_Wheel_NoPackagesOfDpdkAndPyTorch_NothingIsMissing(tmp_path, path):
+    machine = bare(tmp_path)
+    without = run(machine, "--path", path)
+    assert without.returncode == 1 and "--wheel" in without.stdout
+    result = run(machine, "--path", path, "--wheel")
+    assert result.returncode == 0 and "apt-get install lib" not in result.stdout, result.stdout
+
+
+def test_Wheel_WhatIsLeftOut_IsFoundWithoutIt(tmp_path):
+    machine = Machine(complete(tmp_path).root, {})
+    names = {wheel: {one.name for path in TITLES for one in examine(machine, path, wheel=wheel)} for wheel in (0, 1)}
+    assert names[0] - names[1] == set(IN_WHEEL)
+
+
+def test_Wheel_NicWithoutDriverInIt_IsMissing(tmp_path):
+    machine = complete(tmp_path)
+    machine.nic("0000:00:05.0", "mlx5_core", vendor="0x15b3")
+    for address, state in (("0000:00:04.0", "ok"), ("0000:00:05.0", "missing"), ("net_vhost0", "ok")):
+        found = examine(Machine(machine.root, {"GLOO_BYPASS_PCI_ADDRESS": address}), "pci", wheel=True)
+        assert {one.name: one.state for one in found}["DPDK's NIC drivers"] == state, address
+
+
 def test_Udp_InterfaceIsNamed_SaysByWhichVariable(tmp_path):
     machine = complete(tmp_path)
     for variable in "GLOO_BYPASS_INTERFACE", "GLOO_SOCKET_IFNAME":
@@ -365,6 +388,14 @@ def test_Training_HostNameIsLoopback_WarnsWithTheInterface(tmp_path):
 def test_Training_WrongCapitals_AreTold(tmp_path):
     found = findings(complete(tmp_path), "training", GLOO_DEVICE_TRANSPORT="rdma")["GLOO_DEVICE_TRANSPORT"]
     assert found["state"] == "missing" and found["mend"] == ["export GLOO_DEVICE_TRANSPORT=RDMA"]
+
+
+def test_Training_TransportNotSet_SaysWhatEachBackendUses(tmp_path):
+    machine, name = complete(tmp_path), "GLOO_DEVICE_TRANSPORT"
+    found = findings(machine, "training")[name]
+    assert found["state"] == "warning" and "backend gloo then uses Gloo's TCP" in found["why"]
+    assert "bypass DPDK" in found["why"]
+    assert states(machine, "training", GLOO_BYPASS_COLLECTIVES="own")[name] == "ok"
 
 
 def test_Training_TorchcommsWouldTakeTheGroups_IsTold(tmp_path):
@@ -438,7 +469,10 @@ def test_Command_Brief_LeavesOkOut(tmp_path):
     assert "release" not in run(complete(tmp_path), "--path", "memif", "--brief").stdout
 
 
-@pytest.mark.parametrize("arguments", [("--path", "tcp"), ("--sysroot", "/nowhere"), ("--color", "blue")])
+@pytest.mark.parametrize(
+    "arguments",
+    [("--path", "tcp"), ("--sysroot", "/nowhere"), ("--color", "blue"), ("--wheel", "--plugin", "libgloo_bypass.so")],
+)
 def test_Command_BadInput_OneLineAndStatus2(tmp_path, arguments):
     result = run(bare(tmp_path), *arguments)
     assert result.returncode == 2 and result.stdout == ""
