@@ -16,12 +16,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 def decode(model, prompt, tokens):
     """The tokens, and what the model says of the next one after each."""
     made = model.generate(
-        prompt,
-        max_new_tokens=tokens,
-        do_sample=False,
-        output_logits=True,
-        return_dict_in_generate=True,
-        pad_token_id=0,
+        prompt, max_new_tokens=tokens, do_sample=False, output_logits=True, return_dict_in_generate=True, pad_token_id=0
     )
     return made.sequences, torch.cat(made.logits)
 
@@ -55,7 +50,11 @@ def main():
     assert torch.equal(tokens, expected_tokens)
 
     digest = hashlib.sha256(tokens.numpy().tobytes() + logits.numpy().tobytes()).hexdigest()
-    print(f"rank={dist.get_rank()} of {dist.get_world_size()} steps={options.tokens} outputs={digest}\n", end="", flush=True)
+    print(
+        f"rank={dist.get_rank()} of {dist.get_world_size()} steps={options.tokens} outputs={digest}\n",
+        end="",
+        flush=True,
+    )
     dist.destroy_process_group()
 
 
