@@ -143,6 +143,15 @@ def test_Setting_CollectivesAreNeither_GroupSaysWhatIsAllowed(new_enough):
             assert "GLOO_BYPASS_COLLECTIVES='Own' is not allowed: it must be gloo or own" in ranks.output(rank)
 
 
+@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("transport", ["DPDK", "UDP"])
+def test_Calls_SeveralStartedTogether_EachGivesItsOwnSum(new_enough, transport, size):
+    arguments = ("bypass", 40, "4,8192,300000", 3)
+    with ranks_of("several_at_once.py", size, *arguments, GLOO_DEVICE_TRANSPORT=transport) as ranks:
+        ranks.succeed()
+        assert [ranks.value(rank, "right") for rank in range(size)] == ["40"] * size
+
+
 @pytest.mark.parametrize("transport", ["DPDK", "UDP"])
 def test_Wait_CtrlC_RaisesKeyboardInterrupt(new_enough, transport):
     with ranks_of("door_behaviour.py", 2, "ctrl_c", GLOO_DEVICE_TRANSPORT=transport) as ranks:

@@ -1,0 +1,60 @@
+"""All-reduces that are started together and then waited for: how long all of them take, and whether each sum is right.
+
+    scripts/fabric-run --transport UDP --ranks 2 --defaults rate=1000Mbit/s,delay=150ms,queue=64MiB --timeout 600 -- \\
+        PYTHON tests/plugin/python/programs/several_at_once.py bypass 32 8192,1048576 5
+    ... several_at_once.py gloo 32 8192,1048576 5         # for comparison; with --transport TCP over Gloo's TCP
+
+Arguments: the backend, how many at once, bytes of each, repeats. PYTHON has PyTorch and the package, and an absolute
+path: fabric-run starts it in folders of its own.
+"""
+
+import os
+import statistics
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+
+
+def run(vectors, rank, size):
+    """Seconds."""
+    for index, vector in enumerate(vectors):
+        vector.fill_(rank + index)
+    dist.barrier()
+    begun = time.monotonic()
+    works = [dist.all_reduce(vector, async_op=True) for vector in vectors]
+    for work in works:
+        work.wait()
+    took = time.monotonic() - begun
+    for index, vector in enumerate(vectors):
+        expected = size * (size - 1) / 2 + size * index
+        assert vector[0] == vector[-1] == expected, (index, vector, expected)
+    return took
+
+
+def main():
+    backend, number, repeats = sys.argv[1], int(sys.argv[2]), int(sys.argv[4])
+    dist.init_process_group(backend)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for length in map(int, sys.argv[3].split(",")):
+        vectors = [torch.empty(length // 4) for _ in range(number)]
+        run(vectors, rank, size)
+        taken = [run(vectors, rank, size) for _ in range(repeats)]
+        if rank == 0:
+            name = f"{backend} over {os.environ.get('GLOO_DEVICE_TRANSPORT', 'the default')}"
+            print(
+                f"{name}: {number} of {length} B: median {statistics.median(taken):.3g} s, "
+                f"{min(taken):.3g} to {max(taken):.3g}",
+                flush=True,
+            )
+    if backend == "bypass" or os.environ.get("GLOO_DEVICE_TRANSPORT", "TCP") != "TCP":
+        import gloo_bypass
+
+        gloo_bypass.require_transport()
+    print(f"right={number}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
