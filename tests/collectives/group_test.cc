@@ -15,6 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <future>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
@@ -313,9 +314,24 @@ TEST(Group_Make, APeerOfAnotherVersion_BothVersionsAreNamed) {
   EXPECT_THAT(group.error().message, HasSubstr("rank 1 of version 99: use one gloo_bypass"));
 }
 
+// Starts all of them before it waits for the first. Their first error.
+Status sumAll(Group& group, std::vector<Sum>& sums, float value) {
+  std::vector<std::promise<Status>> ended(sums.size());
+  for (std::size_t i = 0; i < sums.size(); ++i) {
+    group.start(sums[i].call(i % 2 == 0 ? 10 : 200'000, value), 10s,
+                [&ended, i](Status status) { ended[i].set_value(std::move(status)); });
+  }
+  Status first;
+  for (auto& one : ended) {
+    Status status = one.get_future().get();
+    if (first) first = std::move(status);
+  }
+  return first;
+}
+
 // Kills one rank at a random moment of a stream of operations: every survivor names it, soon, and no sum is wrong.
-// `hosts` has one letter for each rank.
-void killAtRandom(const std::string& hosts, int byDefault) {
+// `hosts` has one letter for each rank; `atOnce`: how many operations are under way.
+void killAtRandom(const std::string& hosts, int byDefault, std::size_t atOnce = 1) {
   const char* wanted = std::getenv("GLOO_BYPASS_TEST_KILLS");
   const int kills = wanted == nullptr ? byDefault : std::atoi(wanted);
   const auto seed = std::random_device()();
@@ -331,13 +347,15 @@ void killAtRandom(const std::string& hosts, int byDefault) {
       if (!group) return group.error().message.find("ended") != std::string::npos ? 0 : complain(group.error().message);
       std::ofstream(folder.path + "/made" + std::to_string(rank)).put('1');
       for (unsigned i = 0;; ++i) {
-        Sum sum;
-        const Status status = group.value()->run(sum.call(i % 2 == 0 ? 10 : 200'000, static_cast<float>(i % 100)), 10s);
+        const auto value = static_cast<float>(i % 100);
+        std::vector<Sum> sums(atOnce);
+        const Status status = atOnce > 1 ? sumAll(*group.value(), sums, value)
+                                         : group.value()->run(sums[0].call(i % 2 == 0 ? 10 : 200'000, value), 10s);
         if (!status)
           return status.error().message.find(name) != std::string::npos ? 0 : complain(status.error().message);
-        if (sum.values.front() != static_cast<float>(ranks) * static_cast<float>(i % 100) ||
-            sum.values.back() != sum.values.front()) {
-          return complain("a wrong sum");
+        for (const Sum& sum : sums) {
+          if (sum.values.front() != static_cast<float>(ranks) * value || sum.values.back() != sum.values.front())
+            return complain("a wrong sum");
         }
       }
     });
@@ -360,6 +378,7 @@ TEST(Group_ARankIsKilled, OnHostsOfUnequalSize_SurvivorsNameItAndNoSumIsWrong) {
   killAtRandom("aaab", 5);
   killAtRandom("aba", 5);
 }
+TEST(Group_ARankIsKilled, WithOperationsAhead_SurvivorsNameItAndNoSumIsWrong) { killAtRandom("abc", 20, 5); }
 
 // A child that a rank forks, and that ends before it or after it, is no rank: neither its end nor its exit handlers are
 // taken for the rank's.
