@@ -236,7 +236,9 @@ while [[ $1 == --* ]]; do
   [[ $1 != --cpus-per-task=* ]] || export CPUS="${1#*=}"
   shift
 done
-for ((task = 0; task < 2; task++)); do SLURM_PROCID=$task SLURM_NTASKS=2 "$@" || exit; done
+for ((task = 0; task < 2; task++)); do
+  SLURM_PROCID=$task SLURM_NTASKS=2 SLURM_LOCALID=$task SLURM_GTIDS=0,1 "$@" || exit
+done
 """
 
 
@@ -245,8 +247,8 @@ def slurm(tmp_path):
     doubles = {
         "srun": SRUN,
         "scontrol": "#!/bin/sh\nprintf 'node7\\nnode8\\n'\n",
-        "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $MASTER_ADDR:$MASTER_PORT $GLOO_DEVICE_TRANSPORT '
-        '$GLOO_BYPASS_LINK $CPUS cores, $OMP_NUM_THREADS threads $*"\n',
+        "program": '#!/bin/sh\necho "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR:$MASTER_PORT '
+        '$GLOO_DEVICE_TRANSPORT $GLOO_BYPASS_LINK $CPUS cores, $OMP_NUM_THREADS threads $*"\n',
     }
     for name, text in doubles.items():
         (tmp_path / name).write_text(text)
@@ -281,7 +283,7 @@ def test_Slurm_TwoTasks_AreTwoRanks(slurm, transport, told):
     status, out, err = slurm("--steps", "3", TRANSPORT=transport, SLURM_CPUS_PER_TASK="8")
     assert status == 0, err
     wanted = f"node7:28005 {told} 8 cores, 8 threads --steps 3"
-    assert out == [f"{rank}/2 {wanted}" for rank in range(2)]
+    assert out == [f"{rank}/2 {rank}/2 {wanted}" for rank in range(2)]
 
 
 def test_Slurm_FolderWithABlank_HasTheProgram(slurm, tmp_path):
