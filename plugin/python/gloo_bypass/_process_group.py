@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 import time
+import warnings
 import weakref
 from typing import Any, Callable, Optional
 
@@ -36,6 +37,7 @@ from ._work import milliseconds
 _LONGEST_DRAIN_MS = 60_000
 _asked_in = 0  # the process
 _child_failed = False
+_NAN_CHECK, _OFF = "TORCH_DIST_NAN_CHECK", ("", "0", "false", "no", "n", "off")
 _MARK, _SHOWN = "_gloo_bypass_handled", "_gloo_bypass_shown"
 _LIVE: "weakref.WeakSet[ProcessGroup]" = weakref.WeakSet()
 
@@ -254,6 +256,16 @@ def leave_all() -> None:
         _door.close()
 
 
+def _warn_of_what_sees_nothing() -> None:
+    """PyTorch 2.14 attaches its check to a part of the group that our calls do not go through."""
+    if os.environ.get(_NAN_CHECK, "").lower() not in _OFF:
+        warnings.warn(
+            f"{_NAN_CHECK} is set, and the backend {NAME!r} does not look for NaN", RuntimeWarning, stacklevel=2
+        )
+
+
 def create(options: Any, request: Optional[Request]) -> ProcessGroup:
     """What PyTorch calls, through gloo_bypass_autoload."""
+    if options.group_rank == 0:
+        _warn_of_what_sees_nothing()
     return ProcessGroup(options.store, options.group_rank, options.group_size, options.timeout, request)

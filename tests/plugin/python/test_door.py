@@ -234,6 +234,18 @@ def test_ImportTorch_AnyProgram_KnowsTheBackendAndLoadsNothing(new_enough, tmp_p
     assert run(["-c", program], environment_for(tmp_path)).stdout.split() == ["True", "False", "False"]
 
 
+@pytest.mark.parametrize("value, lines", [("0", 0), ("1", 1)])
+def test_NanCheck_IsWanted_OneLineSaysThatNobodyLooks(new_enough, tmp_path, value, lines):
+    program = (
+        "import gloo_bypass, torch.distributed as d\n"
+        "d.init_process_group('bypass', store=d.HashStore(), rank=0, world_size=1)\n"
+        "d.new_group([0])\n"
+        "d.destroy_process_group()"
+    )
+    result = run(["-c", program], environment_for(tmp_path, TORCH_DIST_NAN_CHECK=value))
+    assert result.stderr.count("TORCH_DIST_NAN_CHECK is set, and the backend 'bypass' does not look for NaN") == lines
+
+
 def test_Group_OldPyTorch_OneLineSaysNo(installed_torch, tmp_path):
     if installed_torch >= LEAST_TORCH:
         pytest.skip("this PyTorch is new enough")
