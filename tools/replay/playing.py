@@ -11,6 +11,7 @@ from gloo_bypass_tools.common.failures import BAD_INPUT, Failure
 from gloo_bypass_tools.common.rank_processes import QuietRanks, StillRunning, free_port
 
 PLAYER = "gloo_bypass_tools.replay.player"
+SECURITY, OFF = "GLOO_BYPASS_SECURITY", ("", "off")
 # Beyond the play itself: PyTorch's import, and ranks that come late.
 START_S = 120.0
 MOST_S = 30 * 86400.0
@@ -42,6 +43,9 @@ def environment(options, interpreter, folder, alone):
         base |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": options.plan.ranks}
     if options.transport:
         base |= transports.settings_of(options.transport)
+    if transports.is_gloos(device := base.get("GLOO_DEVICE_TRANSPORT", "TCP")) and base.get(SECURITY, "") not in OFF:
+        why = f"{SECURITY}={base[SECURITY]} encrypts nothing over {device}: choose another --transport, or leave it out"
+        raise PlayError(why, BAD_INPUT)
     # Debian 13's PyTorch asks for libuv by default, and has none.
     return base | {"OMP_NUM_THREADS": "1", "USE_LIBUV": "0"}
 

@@ -140,7 +140,7 @@ def test_Replay_WithoutTransport_TakesWhatTheEnvironmentSays(tmp_path):
     done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="TCP")
     assert done.returncode == 0 and "2 ranks over TCP;" in done.stdout
     done = replay(tmp_path / "run", GLOO_DEVICE_TRANSPORT="TCP", GLOO_BYPASS_SECURITY="encrypt")
-    assert done.returncode == 1 and "encrypts nothing over Gloo's own" in done.stderr, done.stderr
+    assert done.returncode == 2 and "encrypts nothing over TCP" in done.stderr, done.stderr
 
 
 @needs_plugin
