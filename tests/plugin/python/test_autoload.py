@@ -142,7 +142,7 @@ def test_ImportTorch_EncryptionIsWantedAndTheTransportIsGloos_NoGroupIsMade(tmp_
     result = run(["-c", program], environment_for(tmp_path), status=1)
     assert result.stdout == "off\n"
     last = result.stderr.splitlines()[-1]
-    assert "RuntimeError: gloo_bypass: GLOO_BYPASS_SECURITY='encrypt' encrypts nothing" in last, last  # after "[rank0]: "
+    assert "RuntimeError: gloo_bypass: GLOO_BYPASS_SECURITY='encrypt' encrypts nothing" in last, last
 
 
 @pytest.mark.skipif(bool(os.environ.get("PLUGIN_NO_DPDK")), reason="the DPDK transport is not in this build")
