@@ -49,9 +49,12 @@ class NetworkExecutor::Impl {
 
   Status runToTheEnd(const Call& call, const Subset& subset, TimePoint deadline) {
     const TimePoint began = monotonicNow();
-    bool begun = false;
-    progress_.exclusive([&] { begun = operations_.begin(call, subset.ranks, subset.number); });
-    if (!begun) return idle() ? *operations_.failure() : withdraw();
+    bool begun = false, underWay = false;
+    progress_.exclusive([&] {
+      begun = operations_.begin(call, subset.ranks, subset.number);
+      underWay = begun || !operations_.idle();
+    });
+    if (!begun) return underWay ? withdraw() : *operations_.failure();
     const auto settled = [this] {
       operations_.advance();
       return operations_.settled();
@@ -112,12 +115,6 @@ class NetworkExecutor::Impl {
   std::string describe() const { return fmt::format("{} ranks over {}", size_, transport_->describe()); }
 
  private:
-  bool idle() const {
-    bool idle = true;
-    progress_.exclusive([&] { idle = operations_.idle(); });
-    return idle;
-  }
-
   // Aborts if the program wants this thread back.
   bool waitUntil(const std::function<bool()>& ended, TimePoint deadline) {
     return waitInterruptibly(progress_, ended, deadline, [this] { abort(); });

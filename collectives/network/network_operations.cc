@@ -67,7 +67,7 @@ OperationRun* NetworkOperations::runOf(std::uint64_t number) const {
   return found == runs_.end() ? nullptr : found->get();
 }
 
-// Most groups have one: its memory is in the cache.
+// The first one: where operations follow each other they all use its memory, which is in the cache.
 OperationRun& NetworkOperations::freeRun() {
   const auto free =
       std::find_if(runs_.begin(), runs_.end(), [](const auto& run) { return run == nullptr || run->over(); });
@@ -272,10 +272,8 @@ void NetworkOperations::onPeerFailed(const Peer& peer, const ControlMessage& mes
 
 void NetworkOperations::onHeader(Peer& peer, std::uint32_t operation) {
   const std::int32_t before = ahead(operation, operations_);
-  if (before <= 0 && static_cast<std::uint64_t>(-before) <= operations_) {
-    const OperationRun* const run = runOf(operations_ - static_cast<std::uint64_t>(-before));
-    if (run != nullptr && run->expects(peer) && (before == 0 || !run->over())) return;
-  }
+  const OperationRun* const run = runOf(operations_ + static_cast<std::uint64_t>(before));
+  if (run != nullptr && run->expects(peer) && (before == 0 || !run->over())) return;
   // Operations in which this rank has no part count too: after many of them its last number says nothing of a peer's.
   const bool allTakePart = operations_ > 0 && subset_.empty();
   if (before <= 0 && allTakePart) {
