@@ -4,13 +4,12 @@
         PYTHON tests/plugin/python/programs/several_at_once.py bypass 32 8192,1048576 5
     ... several_at_once.py gloo 32 8192,1048576 5         # for comparison; with --transport TCP over Gloo's TCP
 
-Arguments: the backend, how many at once, bytes of each, repeats. PYTHON has PyTorch and the package, and an absolute
-path: fabric-run starts it in folders of its own.
+PYTHON has PyTorch and the package, and an absolute path: fabric-run starts it in folders of its own.
 """
 
+import argparse
 import os
 import statistics
-import sys
 import time
 
 import torch
@@ -34,13 +33,19 @@ def run(vectors, rank, size):
 
 
 def main():
-    backend, number, repeats = sys.argv[1], int(sys.argv[2]), int(sys.argv[4])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("backend")
+    parser.add_argument("number", type=int, help="how many at once")
+    parser.add_argument("lengths", type=lambda text: [int(word) for word in text.split(",")], help="bytes of each: A,B")
+    parser.add_argument("repeats", type=int)
+    options = parser.parse_args()
+    backend, number = options.backend, options.number
     dist.init_process_group(backend)
     rank, size = dist.get_rank(), dist.get_world_size()
-    for length in map(int, sys.argv[3].split(",")):
+    for length in options.lengths:
         vectors = [torch.empty(length // 4) for _ in range(number)]
         run(vectors, rank, size)
-        taken = [run(vectors, rank, size) for _ in range(repeats)]
+        taken = [run(vectors, rank, size) for _ in range(options.repeats)]
         if rank == 0:
             name = f"{backend} over {os.environ.get('GLOO_DEVICE_TRANSPORT', 'the default')}"
             print(
