@@ -361,6 +361,15 @@ class Attacks {
   std::vector<Datagram> kept_;
 };
 
+// Gives the peer `own` for the number that the peer gives.
+std::uint64_t peersNumber(Partner& partner, std::uint64_t own) {
+  partner.send(std::as_bytes(std::span(&own, 1)));
+  const std::vector<std::byte> sent = partner.receive();
+  std::uint64_t number = 0;
+  std::memcpy(&number, sent.data(), std::min(sent.size(), sizeof(number)));
+  return number;
+}
+
 class AttackedEnd final : public ChannelObserver {
  public:
   // `attack` acts from when `begun` is true.
@@ -388,6 +397,11 @@ class AttackedEnd final : public ChannelObserver {
   void exclusive(const std::function<void()>& f) const { transport->progress().exclusive(f); }
   bool wait(const std::function<bool()>& condition) const {
     return transport->progress().waitUntil(condition, monotonicNow() + seconds(30));
+  }
+  ChannelCounters counters() const {
+    ChannelCounters total;
+    exclusive([&] { total = transport->report().total; });
+    return total;
   }
   // Sends and receives up to `messages`, as long as the channel lives. Checks what arrives.
   void exchange(OperationToken messages) {
@@ -445,9 +459,11 @@ TEST_F(NetdevPort, ChangesForgesAndRepeatsSealedDatagrams_NoWrongBytesAndNoEnd) 
         EXPECT_EQ(own.state, ChannelState::kConnected);
         EXPECT_GE(attacks.changed, 100U);
         EXPECT_GE(attacks.repeated, 100U);
-        EXPECT_EQ(own.transport->report().total.duplicatesReceived, 0U);
       });
+      // What the peer itself sent twice is no attack: a busy machine makes it do so.
+      const std::uint64_t twice = own.counters().duplicatesReceived;
       partner.meet();
+      EXPECT_LE(twice, peersNumber(partner, own.counters().retransmits));
       own.exclusive([&] { own.channel.reset(); });
     };
   };
