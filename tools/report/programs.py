@@ -97,7 +97,7 @@ TABLE = (
             | {"sizes": [4, 8192, 65536, 1 << 20, 16 << 20, 64 << 20]}
             | {"compute_ms": [0.5, 2, 10], "compute_sizes": [8192, 65536], "compute_rounds": 60},
             SHORT: {"first_calls": 50, "first_bytes": 8192, "most_calls": 200, "least_calls": 5}
-            | {"sizes": [4, 8192, 65536, 1 << 20, 16 << 20]}
+            | {"sizes": [4, 8192, 65536, 1 << 20, 16 << 20, 64 << 20]}
             | {"compute_ms": [2], "compute_sizes": [8192], "compute_rounds": 50},
             TINY: {"first_calls": 3, "first_bytes": 8192, "most_calls": 5, "least_calls": 2}
             | {"sizes": [4, 8192]}
