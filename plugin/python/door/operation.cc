@@ -63,6 +63,11 @@ PyObject* wait(PyObject* self, PyObject* argument) {
     {
       const Help help(operation->group);
       PyThreadState* const state = PyEval_SaveThread();
+      {
+        // From here on: who ends it may leave its references to this thread, rather than wake one that wants the GIL.
+        const std::lock_guard lock(service().mutex);
+        ++operation->waiters;
+      }
       if (operation->task != Task::kCollective) {
         help.drive(hasEnded, operation, until);
       } else if (timeoutMs == 0) {
@@ -72,7 +77,6 @@ PyObject* wait(PyObject* self, PyObject* argument) {
       }
       {
         std::unique_lock lock(service().mutex);
-        ++operation->waiters;
         operation->changed->wait_until(lock, until, [&] { return operation->done; });
         --operation->waiters;
         done = operation->done;
@@ -187,7 +191,7 @@ void finish(void* context, int failure, const char* error, int peer) {
   }
   operation->next = own.finished;
   own.finished = operation;
-  if (operation->waiters == 0 && operation->next == nullptr) own.work.notify_one();
+  if (operation->waiters == 0 && operation->next == nullptr && own.awaitingAny > 0) own.work.notify_one();
 }
 
 PyObject* post(PyObject*, PyObject* callable) {

@@ -168,7 +168,9 @@ bool waitForWork(std::unique_lock<std::mutex>& lock) {
   if (urgent()) return !own.closed;
   if (own.idle >= 2) return false;
   ++own.idle;
+  ++own.awaitingAny;
   if (own.finished == nullptr) own.work.wait_for(lock, kLong, [&] { return urgent() || own.finished != nullptr; });
+  --own.awaitingAny;
   if (!urgent()) own.work.wait_for(lock, kDropAfter, urgent);
   --own.idle;
   return !own.closed;

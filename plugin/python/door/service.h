@@ -39,6 +39,7 @@ struct Service {
   Operation* finished = nullptr;
   struct Question* questions = nullptr;
   int threads = 0, idle = 0;
+  int awaitingAny = 0;  // of the idle ones, those that `finished` wakes; the others will look at it anyway
   bool closed = false;
   unsigned long mainThread = 0;  // Python's, by its ident: the one that runs the handlers of signals
   std::uint64_t generation = 0;  // + 1 in each forked child: its groups have no threads

@@ -62,6 +62,7 @@ def new_enough(installed_torch):
         ("short_overloads", 2),
         ("pieces_of_different_operations", 2),
         ("negated_view", 2),
+        ("awaited_works_wake_nobody", 2),
         ("destroyed_while_an_exception_is_handled", 2),
         ("forked_rank_leaves_a_send", 2),
         ("forked_rank_within_a_handler_leaves_a_send", 2),

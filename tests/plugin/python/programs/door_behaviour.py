@@ -690,6 +690,27 @@ def negated_view():
 
 
 @case
+def awaited_works_wake_nobody():
+    """The thread that waits for an operation ends it, and drops what it held: another one would want the GIL."""
+    start()
+
+    def wakes():
+        count = 0
+        for one in threading.enumerate():
+            if one.name == "gloo_bypass":
+                with open(f"/proc/self/task/{one.native_id}/status") as lines:
+                    count += sum(int(line.split()[1]) for line in lines if line.startswith("voluntary_ctxt_switches"))
+        return count
+
+    tensor, calls = torch.zeros(64), 1000
+    dist.all_reduce(tensor, async_op=True).wait()
+    before = wakes()
+    for _ in range(calls):
+        dist.all_reduce(tensor, async_op=True).wait()
+    assert wakes() - before < calls / 10, wakes() - before
+
+
+@case
 def destroyed_while_an_exception_is_handled():
     """One that the program was handling when it made the group does not end it early."""
     try:
