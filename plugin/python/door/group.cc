@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plugin/python/door/operation.h"
+#include "plugin/python/door/short_way.h"
 
 namespace gloo_bypass::door {
 
@@ -139,27 +140,6 @@ PyObject* run(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
   return runWithoutGil(of(self), call);
 }
 
-// all_reduce(address, count, type, reduction, timeout_ms): the call that must cost least.
-PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
-  if (!argumentsAre(number, 5, "(address, count, type, reduction, timeout_ms) are needed")) return nullptr;
-  gloo_bypass_block block;
-  long long values[4];
-  if (!isUsable(of(self)) || !isPointer(arguments[0], block.data)) return nullptr;
-  for (int i = 0; i < 4; ++i) {
-    if (!isInteger(arguments[1 + i], values[i])) return nullptr;
-  }
-  block.count = static_cast<std::size_t>(values[0]);
-  const gloo_bypass_call call = {.kind = GLOO_BYPASS_ALL_REDUCE,
-                                 .type = static_cast<std::uint8_t>(values[1]),
-                                 .reduction = static_cast<std::uint8_t>(values[2]),
-                                 .timeout_ms = values[3],
-                                 .inputs = &block,
-                                 .outputs = &block,
-                                 .input_blocks = 1,
-                                 .output_blocks = 1};
-  return runWithoutGil(of(self), call);
-}
-
 // Begins what `begin` begins, with `finish` and the operation; the result is the operation.
 template <typename Begin>
 PyObject* startOperation(Group* group, PyObject* keep, Task task, Begin begin) {
@@ -186,6 +166,36 @@ PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
   Group* const group = of(self);
   return startOperation(group, arguments[kCallArguments], Task::kCollective,
                         [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
+}
+
+// all_reduce(tensors, options, timeout_ms): the call that must cost least. False where it is not one for the short way;
+// True where it has ended, else the operation.
+PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
+  long long timeoutMs = 0;
+  if (!argumentsAre(number, 3, "(tensors, options, timeout_ms) are needed")) return nullptr;
+  if (!isInteger(arguments[2], timeoutMs)) return nullptr;
+  PlainAllReduce found;
+  if (!takePlain(arguments[0], arguments[1], timeoutMs, found)) Py_RETURN_FALSE;
+  Group* const group = of(self);
+  if (found.isAsynchronous) dropFinished();  // may run Python, which may close the group
+  if (!isUsable(group)) return nullptr;
+  const gloo_bypass_block block = {.data = found.data, .count = found.count};
+  const gloo_bypass_call call = {.kind = GLOO_BYPASS_ALL_REDUCE,
+                                 .type = found.type,
+                                 .reduction = found.reduction,
+                                 .timeout_ms = found.timeoutMs,
+                                 .inputs = &block,
+                                 .outputs = &block,
+                                 .input_blocks = 1,
+                                 .output_blocks = 1};
+  if (found.isAsynchronous) {
+    return startOperation(group, PyList_GetItem(arguments[0], 0), Task::kCollective,
+                          [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
+  }
+  PyObject* const done = runWithoutGil(group, call);
+  if (done == nullptr) return nullptr;
+  Py_DECREF(done);
+  Py_RETURN_TRUE;
 }
 
 bool takeMessage(PyObject* const* arguments, Py_ssize_t number, gloo_bypass_message& message) {
@@ -339,7 +349,8 @@ PyCFunction fast(Function* function) {
 
 PyMethodDef groupMethods[] = {
     {"run", fast(run), METH_FASTCALL, "Runs a collective on this thread."},
-    {"all_reduce", fast(allReduce), METH_FASTCALL, "Runs an all-reduce in place on this thread."},
+    {"all_reduce", fast(allReduce), METH_FASTCALL,
+     "all_reduce(tensors, options, timeout_ms): the short way, if it is one -> False, True: it has ended, Operation."},
     {"start", fast(start), METH_FASTCALL, "Starts a collective -> Operation."},
     {"send", fast(send), METH_FASTCALL, "Starts to send a message -> Operation."},
     {"receive", fast(receive), METH_FASTCALL, "Starts to receive a message -> Operation."},

@@ -3,6 +3,7 @@
 #include "plugin/python/door/group.h"
 #include "plugin/python/door/operation.h"
 #include "plugin/python/door/service.h"
+#include "plugin/python/door/short_way.h"
 
 namespace gloo_bypass::door {
 namespace {
@@ -10,6 +11,7 @@ namespace {
 PyMethodDef moduleMethods[] = {
     {"create", createGroup, METH_VARARGS, "Makes a group; blocks until all ranks have come."},
     {"errors", setErrors, METH_O, "errors(classes): the exception for each enum gloo_bypass_failure."},
+    {"short_way", setShortWay, METH_VARARGS, "Where PyTorch has what an all-reduce needs; see _short_way.py."},
     {"main_thread", setMainThread, METH_O, "main_thread(ident): the thread that runs handlers of signals."},
     {"post", post, METH_O, "post(callable): calls it with None on a thread that runs serve(), soon."},
     {"serve", serve, METH_O, "serve(spawn): runs callbacks and asks stores, until close() or too many threads do."},

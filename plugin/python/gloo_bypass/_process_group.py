@@ -24,7 +24,7 @@ import torch
 import torch.distributed as dist
 from gloo_bypass_autoload import NAME, Request
 
-from . import _door, _library, _other_backends, _stats, _work
+from . import _door, _library, _other_backends, _short_way, _stats, _work
 from ._calls import await_key, c10d
 from ._membership import Membership, Unconnected
 from ._old_torch import call_known, let_go, set_known
@@ -52,6 +52,7 @@ _door.errors(
         ArgumentError,
     )
 )
+_short_way.find()
 
 
 def _table() -> int:

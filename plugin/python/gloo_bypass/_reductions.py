@@ -5,14 +5,12 @@ from typing import Any, List, Optional
 import torch
 
 from . import _profiling, _tensors as of
-from ._calls import UNSET, Tensors, c10d, check_numel, given, listed, only, options_of
+from ._calls import Tensors, c10d, check_numel, given, listed, only, options_of
 from ._old_torch import set_known
-from ._profiling import enabled as profiled
 from ._several import Several, check_alike
 from ._tensors import ArgumentError, Staging, reduction_of
-from ._work import DONE, Work, milliseconds
+from ._work import DONE, Work
 
-_STRIDED = torch.strided
 _OPTIONS = c10d.AllreduceOptions
 
 
@@ -22,32 +20,14 @@ class Reductions(Several):
     def allreduce(
         self, tensors: Any = None, opts: Any = None, timeout: Any = None, *, op: Any = None, tensor: Any = None
     ) -> Any:
-        # The short way, for one plain tensor of a synchronous call: each attribute costs.
+        # False where it is not one for the short way: see _short_way.py.
         if (
-            tensors.__class__ is list
-            and len(tensors) == 1
-            and opts.__class__ is _OPTIONS
-            and not getattr(opts, "asyncOp", True)
+            not self._queue.pending
+            and "cpu" not in self._others
+            and (begun := self._all_reduce(tensors, opts, self._timeout_ms))
         ):
-            tensor = tensors[0]
-            element = of.TYPES.get(tensor.dtype)
-            if (
-                element is not None
-                and tensor.is_cpu
-                and tensor.layout is _STRIDED
-                and type(tensor) in of.PLAIN
-                and tensor.is_contiguous()
-                and not tensor.is_neg()
-                and (address := tensor.data_ptr())
-                and not profiled()
-                and not self._queue.pending
-                and "cpu" not in self._others
-            ):
-                limit = opts.timeout
-                limit = self._timeout_ms if limit == UNSET else milliseconds(limit)
-                self._sequence += 1
-                self._all_reduce(address, tensor.numel(), element, reduction_of(opts.reduceOp), limit)
-                return DONE
+            self._sequence += 1
+            return DONE if begun is True else self._begun(Work((begun,), [tensors[0]]))
         opts = options_of(_OPTIONS, opts, reduceOp=opts if op is None else op, timeout=timeout)
         tensors = listed(given(tensors, tensor))
         check_alike("allreduce", tensors)

@@ -62,6 +62,8 @@ def new_enough(installed_torch):
         ("short_overloads", 2),
         ("pieces_of_different_operations", 2),
         ("negated_view", 2),
+        ("short_way", 2),
+        ("not_the_short_way", 2),
         ("awaited_works_wake_nobody", 2),
         ("destroyed_while_an_exception_is_handled", 2),
         ("forked_rank_leaves_a_send", 2),
@@ -86,6 +88,8 @@ def new_enough(installed_torch):
 def test_Group_OfThisCase_BehavesAsItSays(new_enough, installed_torch, case, size):
     if case == "first_message_while_the_program_waits_in_its_store" and installed_torch < (2, 9):
         pytest.skip("stores of PyTorch before 2.9 have one connection")
+    if case in ("short_way", "not_the_short_way") and installed_torch < (2, 8):
+        pytest.skip("options of PyTorch before 2.8 do not say whether a call waits")
     if case == "in_flight_works_are_known" and installed_torch < (2, 7):
         pytest.skip("PyTorch before 2.7 cannot be told of works in flight")
     with ranks_of("door_behaviour.py", size, case) as ranks:

@@ -41,6 +41,7 @@ PACKAGE_MODULES = {
         "_queue.py",
         "_reductions.py",
         "_several.py",
+        "_short_way.py",
         "_stats.py",
         "_tensors.py",
         "_torchcomms.py",

@@ -689,6 +689,97 @@ def negated_view():
         assert tensor == 1, (is_async, tensor)
 
 
+def ways_of(group):
+    """A list, to which each all-reduce from now on adds whether it went the short way."""
+    ways, attempt = [], group._all_reduce
+
+    def counted(*arguments):
+        begun = attempt(*arguments)
+        ways.append(begun is not False)
+        return begun
+
+    group._all_reduce = counted
+    return ways
+
+
+def all_reduced(tensor, operation, is_async):
+    work = dist.all_reduce(tensor, operation, async_op=is_async)
+    if is_async:
+        work.wait()
+    return tensor
+
+
+@case
+def short_way():
+    """Every type and reduction of plain tensors goes it, and has the right values."""
+    rank, size = start()
+    ways, op = ways_of(dist.group.WORLD), dist.ReduceOp
+    bitwise = {op.BAND: [0, 2, 1], op.BOR: [3, 2, 1], op.BXOR: [3, 0, 0]}
+    arithmetic = {op.SUM: [3, 4, 2], op.PRODUCT: [2, 4, 1], op.MIN: [1, 2, 1], op.MAX: [2, 2, 1]}
+    integers = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64
+    floats = torch.float16, torch.bfloat16, torch.float32, torch.float64
+    cases = [(dtype, one) for dtype in integers for one in (arithmetic | bitwise).items()]
+    cases += [(dtype, one) for dtype in floats for one in (arithmetic | {op.AVG: [1.5, 2, 1]}).items()]
+    cases += [(torch.bool, one) for one in {op.BAND: [1, 0, 0], op.BOR: [1, 1, 1]}.items()]
+    for is_async in False, True:
+        for dtype, (operation, expected) in cases:
+            mine = [1, rank, 1 - rank] if dtype is torch.bool else [1 + rank, 2, 1]
+            got = all_reduced(torch.tensor(mine, dtype=dtype), operation, is_async)
+            assert torch.equal(got, torch.tensor(expected, dtype=dtype)), (dtype, operation, got)
+    assert len(ways) == 2 * len(cases) and all(ways), ways
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+@case
+def not_the_short_way():
+    """Other tensors go the usual one, whatever the other rank has; both give the same."""
+    rank, size = start()
+    ways = ways_of(dist.group.WORLD)
+
+    def of_inference():
+        with torch.inference_mode():
+            return torch.ones(4)
+
+    plain = {
+        "plain": lambda: torch.ones(4),
+        "several dimensions": lambda: torch.ones(2, 1, 2),
+        "part of another": lambda: torch.ones(9)[5:],
+        "one dimension of another stride": lambda: torch.ones(1, 4, 3)[:, :, :1].reshape(4, 1).contiguous(),
+        "with a gradient": lambda: torch.ones(4, requires_grad=True),
+        "parameter": lambda: torch.nn.Parameter(torch.ones(4)),
+        "of inference": of_inference,
+    }
+    others = {
+        "strided": lambda: torch.ones(8)[::2],
+        "transposed": lambda: torch.ones(2, 2).t(),
+        "negative": lambda: torch._neg_view(-torch.ones(4)),
+        "subclass": lambda: torch.ones(4).as_subclass(Subclass),
+    }
+    for is_async in False, True:
+        for name, make in (plain | others).items():
+            mine = (make if rank == 0 else plain["plain"])()
+            ways.clear()
+            with torch.no_grad():
+                all_reduced(mine, dist.ReduceOp.SUM, is_async)
+            got = mine.detach().as_subclass(torch.Tensor).reshape(-1)
+            assert torch.equal(got, torch.full((4,), 2.0)), (name, got)
+            assert ways == [rank == 1 or name in plain], (name, ways)
+    sparse = torch.ones(4).to_sparse()
+    ways.clear()
+    assert torch.equal(all_reduced(sparse, dist.ReduceOp.SUM, False).to_dense(), torch.full((4,), 2.0))
+    assert not any(ways), ways
+    single = torch.tensor(3.0)
+    assert all_reduced(single, dist.ReduceOp.MAX, False) == 3 and ways[-1]
+    all_reduced(torch.ones(0), dist.ReduceOp.SUM, False)
+    assert not ways[-1]
+    with torch.profiler.profile():
+        all_reduced(torch.ones(4), dist.ReduceOp.SUM, False)
+    assert not ways[-1]
+
+
 @case
 def awaited_works_wake_nobody():
     """The thread that waits for an operation ends it, and drops what it held: another one would want the GIL."""
