@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
 
+#include "plugin/python/door/gpu.h"
 #include "plugin/python/door/operation.h"
 #include "plugin/python/door/short_way.h"
 
@@ -20,6 +22,10 @@ struct Group {
   int inHandlers;            // those within which a signal's handler runs; with the GIL
   int underWay;              // started and not ended; with the service's lock
   int owed;                  // of these all but receives: peers may need them; with the service's lock
+  void* pinned;              // host memory for all-reduces of a GPU's vectors that go the short way; nullptr: none
+  std::size_t mostPinned;    // bytes of such a vector; there is room for kInlinedBelow more
+  PyObject* pinnedBy;        // owned; has that memory
+  bool pinnedIsInUse;        // with the GIL
   bool closing;
   bool leaves;  // close() could not wait for a call of it, which destroys the group when it returns
 };
@@ -168,6 +174,56 @@ PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
                         [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
 }
 
+// pin(address, most, keep): host memory for vectors of a GPU, of at most so many bytes, that go the short way.
+PyObject* pin(PyObject* self, PyObject* arguments) {
+  unsigned long long address = 0;
+  Py_ssize_t size = 0;
+  PyObject* keep = nullptr;
+  if (!PyArg_ParseTuple(arguments, "KnO:pin", &address, &size, &keep)) return nullptr;
+  Group* const group = of(self);
+  if (group->pinnedBy != nullptr) Py_RETURN_NONE;  // of another GPU
+  Py_INCREF(keep);
+  group->pinnedBy = keep;
+  group->pinned = reinterpret_cast<void*>(address);
+  group->mostPinned = static_cast<std::size_t>(size);
+  Py_RETURN_NONE;
+}
+
+// The same as allReduce(), of a GPU's vector: on PyTorch's current stream, through pinned memory.
+PyObject* allReduceOnGpu(Group* group, const PlainAllReduce& found, gloo_bypass_call call) {
+  GpuStream stream = nullptr;
+  if (group->pinned == nullptr || group->pinnedIsInUse || found.size > group->mostPinned || found.isAsynchronous ||
+      !isCurrentGpu(found.gpu) || !currentStream(found.gpu, stream)) {
+    Py_RETURN_FALSE;
+  }
+  const gloo_bypass_block block = {.data = group->pinned, .count = found.count};
+  call.inputs = call.outputs = &block;
+  char error[kErrorBytes];
+  error[0] = '\0';
+  int failure = 0;
+  bool hasRun = false;
+  {
+    const Inside inside(group);
+    group->pinnedIsInUse = true;
+    PyThreadState* const state = PyEval_SaveThread();
+    if (copyFromGpu(stream, group->pinned, found.data, found.size)) {
+      hasRun = true;
+      failure = group->table->run(group->group, &call, error, sizeof(error));
+      if (failure == 0 && !copyToGpu(stream, found.data, group->pinned, found.size)) {
+        failure = GLOO_BYPASS_FAILED;
+        std::snprintf(error, sizeof(error), "CUDA's driver refuses to copy the result to the GPU");
+      }
+    }
+    PyEval_RestoreThread(state);
+    group->pinnedIsInUse = false;
+  }
+  if (PyErr_Occurred() != nullptr) return nullptr;  // a signal's handler has raised it
+  if (!hasRun) Py_RETURN_FALSE;                     // the usual way says what is wrong
+  if (failure == 0) Py_RETURN_TRUE;
+  setException(failure, error);
+  return nullptr;
+}
+
 // all_reduce(tensors, options, timeout_ms): the call that must cost least. False where it is not one for the short way;
 // True where it has ended, else the operation.
 PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
@@ -188,6 +244,7 @@ PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t numbe
                                  .outputs = &block,
                                  .input_blocks = 1,
                                  .output_blocks = 1};
+  if (found.gpu != PlainAllReduce::kHost) return allReduceOnGpu(group, found, call);
   if (found.isAsynchronous) {
     return startOperation(group, PyList_GetItem(arguments[0], 0), Task::kCollective,
                           [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
@@ -335,6 +392,7 @@ PyObject* isBusy(PyObject* self, PyObject*) { return PyBool_FromLong(underWay(of
 void dealloc(PyObject* self) {
   Group* const group = of(self);
   Py_XDECREF(closeGroup(self, nullptr));
+  Py_XDECREF(group->pinnedBy);
   // A forked child leaves its parent's group alone: its memory and threads are the parent's.
   if (group->group == nullptr) Py_XDECREF(group->store);
   PyTypeObject* const type = Py_TYPE(self);
@@ -351,6 +409,7 @@ PyMethodDef groupMethods[] = {
     {"run", fast(run), METH_FASTCALL, "Runs a collective on this thread."},
     {"all_reduce", fast(allReduce), METH_FASTCALL,
      "all_reduce(tensors, options, timeout_ms): the short way, if it is one -> False, True: it has ended, Operation."},
+    {"pin", pin, METH_VARARGS, "pin(address, most, keep): host memory for short vectors of a GPU."},
     {"start", fast(start), METH_FASTCALL, "Starts a collective -> Operation."},
     {"send", fast(send), METH_FASTCALL, "Starts to send a message -> Operation."},
     {"receive", fast(receive), METH_FASTCALL, "Starts to receive a message -> Operation."},

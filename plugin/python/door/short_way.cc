@@ -18,7 +18,8 @@ struct DlTensor {
   std::uint64_t byteOffset;
 };
 using Describe = int (*)(void* tensor, DlTensor* out);
-constexpr std::int32_t kCpu = 1;
+using CurrentStream = int (*)(std::int32_t deviceType, std::int32_t device, void** out);
+constexpr std::int32_t kCpu = 1, kCuda = 2;
 enum Code : std::uint8_t { kInt = 0, kUint = 1, kFloat = 2, kBfloat = 4, kBool = 6 };
 
 struct ElementType {
@@ -41,6 +42,7 @@ constexpr const char* kWords[kNames] = {"dtype", "is_cpu", "layout", "is_contigu
 struct Places {
   bool known = false;
   Describe describe = nullptr;  // null: this PyTorch has no such function
+  CurrentStream currentStream = nullptr;
   bool (*profiles)() = nullptr;
   std::array<PyTypeObject*, 2> tensorTypes{};
   PyObject *elementTypes = nullptr, *strided = nullptr;  // {dtype: type of c_api.h}
@@ -108,13 +110,15 @@ bool describedByDlpack(PyObject* tensor, PlainAllReduce& call) {
     PyErr_Clear();
     return false;
   }
-  if (found.data == nullptr || found.deviceType != kCpu || found.lanes != 1 || !isDense(found, call.count))
-    return false;
+  if (found.data == nullptr || found.lanes != 1 || !isDense(found, call.count)) return false;
+  if (found.deviceType != kCpu && found.deviceType != kCuda) return false;
   const auto* const type = std::ranges::find_if(
       kElementTypes, [&](const ElementType& one) { return one.code == found.code && one.bits == found.bits; });
   if (type == std::end(kElementTypes)) return false;
   call.data = static_cast<char*>(found.data) + found.byteOffset;
   call.type = type->type;
+  call.size = call.count * (type->bits / 8u);
+  call.gpu = found.deviceType == kCuda ? found.device : PlainAllReduce::kHost;
   return true;
 }
 
@@ -129,6 +133,8 @@ bool describedByAttributes(PyObject* tensor, PlainAllReduce& call) {
   call.type = static_cast<std::uint8_t>(PyLong_AsLong(type));
   call.data = PyLong_AsVoidPtr(data.get());
   call.count = PyLong_AsSize_t(count.get());
+  call.size = 0;  // of the host's memory nobody asks
+  call.gpu = PlainAllReduce::kHost;
   return call.data != nullptr;
 }
 
@@ -144,14 +150,14 @@ bool takeTensor(PyObject* tensor, PlainAllReduce& call) {
 }  // namespace
 
 PyObject* setShortWay(PyObject*, PyObject* arguments) {
-  unsigned long long describe = 0, profiles = 0;
+  unsigned long long describe = 0, stream = 0, profiles = 0;
   Places found;
   const char* reductions = nullptr;
   Py_ssize_t number = 0;
   PyObject *types = nullptr, *options = nullptr;
-  if (!PyArg_ParseTuple(arguments, "KKOOOOLy#nnn:short_way", &describe, &profiles, &types, &found.elementTypes,
-                        &found.strided, &options, &found.unsetTimeoutMs, &reductions, &number, &found.reductionAt,
-                        &found.timeoutAt, &found.asynchronousAt)) {
+  if (!PyArg_ParseTuple(arguments, "KKKOOOOLy#nnn:short_way", &describe, &stream, &profiles, &types,
+                        &found.elementTypes, &found.strided, &options, &found.unsetTimeoutMs, &reductions, &number,
+                        &found.reductionAt, &found.timeoutAt, &found.asynchronousAt)) {
     return nullptr;
   }
   for (std::size_t i = 0; i < found.tensorTypes.size(); ++i) {
@@ -170,6 +176,7 @@ PyObject* setShortWay(PyObject*, PyObject* arguments) {
   found.optionsType = reinterpret_cast<PyTypeObject*>(options);
   found.profiles = reinterpret_cast<bool (*)()>(profiles);
   found.describe = reinterpret_cast<Describe>(describe);
+  found.currentStream = reinterpret_cast<CurrentStream>(stream);
   found.known = true;
   places = found;
   Py_RETURN_NONE;
@@ -178,6 +185,13 @@ PyObject* setShortWay(PyObject*, PyObject* arguments) {
 bool takePlain(PyObject* tensors, PyObject* options, long long timeoutMs, PlainAllReduce& call) {
   if (!places.known || !PyList_CheckExact(tensors) || PyList_Size(tensors) != 1) return false;
   return takeOptions(options, timeoutMs, call) && !places.profiles() && takeTensor(PyList_GetItem(tensors, 0), call);
+}
+
+bool currentStream(int gpu, void*& stream) {
+  if (places.currentStream == nullptr) return false;
+  if (places.currentStream(kCuda, gpu, &stream) == 0) return true;
+  PyErr_Clear();
+  return false;
 }
 
 }  // namespace gloo_bypass::door

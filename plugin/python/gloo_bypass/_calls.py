@@ -225,7 +225,13 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     def _device(self, device: Any) -> _pipeline.Device:
         if device not in self._devices:
             self._devices[device] = _devices.make(device)
+            self._pin(self._devices[device])
         return self._devices[device]
+
+    def _pin(self, device: _pipeline.Device) -> None:
+        """For the short way of what is one piece, at all ranks."""
+        if device.short is not None:
+            self._door.pin(device.address(device.short), _pipeline.LEAST_PIECE_BYTES, device.short)
 
     def _plan(self, settings: Tuple[Any, ...], staging: Staging, inputs: Blocks, outputs: Blocks) -> Plan:
         kind, uneven = settings[0], settings[4]

@@ -4,7 +4,7 @@ from typing import Any, List, Optional
 
 import torch
 
-from ._pipeline import Device
+from ._pipeline import LEAST_PIECE_BYTES, Device
 from ._tensors import writing
 
 
@@ -17,6 +17,8 @@ class Cuda:
         # Of high priority, as PyTorch's Gloo has them, so that copies do not wait for the program's kernels.
         self._sides = [torch.cuda.Stream(device, priority=-1) for _ in range(2)]
         self._streams: List[Optional[Any]] = [*self._sides, None]  # by _pipeline's numbers
+        # Of what is one piece, at all ranks, and of gpu.h's room behind it.
+        self.short = self.host_memory(LEAST_PIECE_BYTES + (1 << 16), kept=True)
 
     def now(self) -> torch.cuda.Event:
         return torch.cuda.current_stream(self._device).record_event()

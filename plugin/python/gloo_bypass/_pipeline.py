@@ -38,6 +38,9 @@ class Device(Protocol):
     calling thread's current one. Copies are asynchronous, and in their stream's order; an event stands for what its
     stream had to do when it was made."""
 
+    #: Pinned memory of one group for what goes the short way (../door/gpu.h); None: nothing does.
+    short: Any
+
     def now(self) -> Any:
         """The event of the calling thread's current stream."""
 

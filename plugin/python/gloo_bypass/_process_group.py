@@ -157,6 +157,8 @@ class ProcessGroup(Membership):
             os.environ.get("GLOO_SOCKET_IFNAME", ""),
             _store_asked(_client_beside(own_store)),
         )
+        for device in self._devices.values():
+            self._pin(device)
         self._text = self._door.describe()
         _stats.group_is_made(transport, size)
         self._run, self._all_reduce = self._door.run, self._door.all_reduce

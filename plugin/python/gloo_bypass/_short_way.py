@@ -19,7 +19,7 @@ from ._tensors import REDUCTIONS, TYPES
 _MOST_BYTES = 64  # of an options' object that are looked at
 _CAPSULE = b"dlpack_exchange_api"
 # DLPackExchangeAPI: version (2 x 32 bits), the table of an older version, five functions.
-_MAJOR_VERSION, _DESCRIBE, _WORDS = 1, 5, 7
+_MAJOR_VERSION, _DESCRIBE, _STREAM, _WORDS = 1, 5, 6, 7
 _PROFILES = "_ZN5torch8profiler4impl15profilerEnabledEv"  # torch::profiler::impl::profilerEnabled()
 _NO_REDUCTION = 255
 
@@ -50,18 +50,18 @@ def _options(**fields: Any) -> Any:
     return made
 
 
-def _describe() -> int:
-    """The address of DLPack's function that describes a tensor; 0: this PyTorch has none."""
+def _of_dlpack() -> Tuple[int, int]:
+    """The addresses of DLPack's functions that describe a tensor and say a device's stream; 0: there is none."""
     capsule = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
     if type(capsule).__name__ != "PyCapsule":
-        return 0
+        return 0, 0
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
     try:
         table = (ctypes.c_uint64 * _WORDS).from_address(pointer(capsule, _CAPSULE))
     except ValueError:  # a capsule of another kind
-        return 0
-    return table[_DESCRIBE] if table[0] & 0xFFFFFFFF == _MAJOR_VERSION else 0
+        return 0, 0
+    return (table[_DESCRIBE], table[_STREAM]) if table[0] & 0xFFFFFFFF == _MAJOR_VERSION else (0, 0)
 
 
 def find() -> bool:
@@ -80,7 +80,7 @@ def find() -> bool:
     unset_ms = round(UNSET.total_seconds() * 1000)
     reductions = bytes(REDUCTIONS.get(one, _NO_REDUCTION) for one in range(max(REDUCTIONS) + 1))
     _door.short_way(
-        _describe(),
+        *_of_dlpack(),
         ctypes.cast(profiles, ctypes.c_void_p).value or 0,
         (torch.Tensor, torch.nn.Parameter),
         TYPES,

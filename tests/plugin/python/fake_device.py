@@ -23,6 +23,8 @@ class Stream:
 class FakeDevice:
     """As _pipeline.Device. `log` has what was done, in its order."""
 
+    short = None
+
     def __init__(self, seed=0):
         self.random = random.Random(seed)
         self.lock = threading.RLock()

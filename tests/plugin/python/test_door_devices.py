@@ -2,6 +2,7 @@
 is one (programs/cuda_collectives.py)."""
 
 import subprocess
+from pathlib import Path
 
 import pytest
 from conftest import PACKAGE_PATH
@@ -23,6 +24,17 @@ def test_Device_OfTheseCases_BehavesAsTheySay(new_enough, cases, size):  # noqa:
     with ranks_of("on_device.py", size, *cases.split()) as ranks:
         ranks.succeed()
         assert [ranks.value(rank, "end") for rank in range(size)] == ["ok"] * size
+
+
+def test_ShortWay_OfAGpusTensors_CopiesByTheDriver(new_enough, installed_torch, tmp_path):  # noqa: F811
+    if installed_torch < (2, 11):
+        pytest.skip("PyTorch before 2.11 has no table of DLPack's functions")
+    library, source = tmp_path / "libcuda.so.1", Path(__file__).with_name("fake_libcuda.cc")
+    words = ["c++", "-std=c++20", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, source]
+    subprocess.run(words, check=True, timeout=HANG_SECONDS)
+    with ranks_of("on_device.py", 2, "short_way", FAKE_LIBCUDA=str(library)) as ranks:
+        ranks.succeed()
+        assert [ranks.value(rank, "end") for rank in range(2)] == ["ok"] * 2
 
 
 def test_Device_RankIsKilled_OthersFailAndNameIt(new_enough):  # noqa: F811

@@ -1,6 +1,7 @@
 """Tensors of a device over our collectives, with a device that is none: its tensors are the host's, and its copies run
 as late as events allow (fake_device.py). Arguments: cases. What a GPU does is for cuda_collectives.py to see."""
 
+import ctypes
 import os
 import pathlib
 import signal
@@ -86,6 +87,94 @@ def read(tensor, group=None):
 
 def check(tensor, expected):
     torch.testing.assert_close(read(tensor), expected.as_subclass(torch.Tensor).to(tensor.dtype), rtol=0, atol=0)
+
+
+class FakeDriver:
+    """Plain tensors that are a GPU's by what DLPack says, and fake_libcuda.cc for a driver."""
+
+    GPU, STREAM = 1, 0x77
+
+    def __init__(self, group):
+        import gloo_bypass._pipeline as pipeline
+        import gloo_bypass._short_way as short_way
+
+        self.library = ctypes.CDLL(os.environ["FAKE_LIBCUDA"])
+        self.set(device=self.GPU)
+        self.tensors = []
+        describe, _ = short_way._of_dlpack()
+        real = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(describe)
+
+        def described(tensor, out):
+            status = real(tensor, out)
+            if any(tensor is one for one in self.tensors):
+                device = (ctypes.c_int32 * 2).from_address(out + ctypes.sizeof(ctypes.c_void_p))
+                device[0], device[1] = 2, self.GPU  # CUDA
+            return status
+
+        def stream(kind, number, out):
+            assert (kind, number) == (2, self.GPU)
+            ctypes.c_void_p.from_address(out).value = self.STREAM
+            return 0
+
+        self.described = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(described)
+        self.stream = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p)(stream)
+        addresses = [ctypes.cast(one, ctypes.c_void_p).value for one in (self.described, self.stream)]
+        short_way._of_dlpack = lambda: addresses
+        assert short_way.find()
+        self.pinned = torch.empty(pipeline.LEAST_PIECE_BYTES + (1 << 16), dtype=torch.uint8)
+        group._door.pin(self.pinned.data_ptr(), pipeline.LEAST_PIECE_BYTES, self.pinned)
+
+    def set(self, **values):
+        for name, value in values.items():
+            ctypes.c_int.in_dll(self.library, f"fake_{name}").value = value
+
+    def take(self, *names):
+        """What was counted since, and nothing is left to do on the stream."""
+        found = [ctypes.c_int.in_dll(self.library, f"fake_{name}") for name in names]
+        values = [one.value for one in found]
+        for one in found:
+            one.value = 0
+        assert ctypes.c_int.in_dll(self.library, "fake_pending").value == 0
+        return values
+
+    def all_reduce(self, tensor, **more):
+        """[copies in, copies out, rows]; the sum is right, whichever way it went."""
+        expected = tensor * dist.get_world_size()
+        self.tensors[:] = [tensor]
+        work = dist.all_reduce(tensor, **more)
+        if work is not None:
+            work.wait()
+        assert torch.equal(tensor, expected), tensor
+        return self.take("copies_in", "copies_out", "rows")
+
+
+@case
+def short_way():
+    start()
+    driver = FakeDriver(dist.group.WORLD)
+    for count, dtype in ((1, torch.bfloat16), (1, torch.float32), (4096, torch.float32), (8191, torch.float32)):
+        assert driver.all_reduce(torch.arange(count).to(dtype) % 7) == [1, 0, 1], (count, dtype)
+    assert driver.all_reduce(torch.arange(3).to(torch.int8)) == [1, 1, 0]
+    for size in 32 << 10, 2 << 20:
+        assert driver.all_reduce(torch.arange(size // 4).to(torch.float32) % 7) == [1, 1, 0]
+    # Longer ones are several pieces at ranks whose tensor goes the usual way.
+    assert driver.all_reduce(torch.ones((2 << 20) // 4 + 1)) == [0, 0, 0]
+    assert driver.all_reduce(torch.ones(8), async_op=True) == [0, 0, 0]
+    driver.set(device=0)
+    assert driver.all_reduce(torch.ones(8)) == [0, 0, 0]
+    driver.set(device=driver.GPU, refuses_in=1)
+    assert driver.all_reduce(torch.ones(8)) == [0, 0, 0]
+    # One rank's tensor is of the host.
+    driver.set(refuses_in=0)
+    assert dist.get_rank() == 1 or driver.all_reduce(torch.ones(8)) == [1, 0, 1]
+    assert dist.get_rank() == 0 or dist.all_reduce(torch.ones(8)) is None
+    driver.set(refuses_out=1)
+    try:
+        driver.all_reduce(torch.ones(8))
+    except RuntimeError as error:
+        assert "CUDA's driver refuses" in str(error), error
+    else:
+        raise AssertionError("the result is not on the GPU")
 
 
 @case
