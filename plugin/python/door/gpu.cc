@@ -70,11 +70,11 @@ bool copyFromGpu(GpuStream stream, void* host, const void* gpu, std::size_t size
 }
 
 bool copyToGpu(GpuStream stream, void* gpu, void* host, std::size_t size) {
-  int result = 0;
+  bool asked = false;
   if (size < kInlinedBelow && size % 2 == 0) {
     const std::size_t half = size / 2;
     char* const first = static_cast<char*>(host);
-    std::memmove(first + kInlinedBelow, first + half, half);
+    std::memcpy(first + kInlinedBelow, first + half, half);
     const Copy2d copy = {.sourceType = kHost,
                          .sourceHost = first,
                          .sourcePitch = kInlinedBelow,
@@ -83,11 +83,10 @@ bool copyToGpu(GpuStream stream, void* gpu, void* host, std::size_t size) {
                          .targetPitch = half,
                          .width = half,
                          .height = 2};
-    result = driver().rows(&copy, stream);
-  } else {
-    result = driver().toGpu(addressOf(gpu), host, size, stream);
+    asked = driver().rows(&copy, stream) == 0;
   }
-  return result == 0 && driver().finish(stream) == 0;
+  if (!asked) asked = driver().toGpu(addressOf(gpu), host, size, stream) == 0;
+  return asked && driver().finish(stream) == 0;
 }
 
 }  // namespace gloo_bypass::door

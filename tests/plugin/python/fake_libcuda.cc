@@ -6,7 +6,8 @@
 
 extern "C" {
 
-int fake_device, fake_copies_in, fake_copies_out, fake_rows, fake_pending, fake_refuses_in, fake_refuses_out;
+int fake_device, fake_copies_in, fake_copies_out, fake_rows, fake_pending, fake_refuses_in, fake_refuses_out,
+    fake_refuses_rows;
 
 struct Copy2d {  // CUDA_MEMCPY2D
   std::size_t sourceX, sourceY;
@@ -46,7 +47,7 @@ int cuMemcpyHtoDAsync_v2(void* gpu, const void* host, std::size_t size, void*) {
 }
 
 int cuMemcpy2DAsync_v2(const Copy2d* copy, void*) {
-  if (fake_refuses_out != 0) return 719;
+  if (fake_refuses_out != 0 || fake_refuses_rows != 0) return 719;
   const bool valid = copy->sourceType == 1 && copy->targetType == 2 && copy->sourcePitch >= copy->width &&
                      copy->targetPitch >= copy->width && copy->sourceX + copy->sourceY == 0 &&
                      copy->targetX + copy->targetY == 0;

@@ -168,6 +168,8 @@ def short_way():
     driver.set(refuses_in=0)
     assert dist.get_rank() == 1 or driver.all_reduce(torch.ones(8)) == [1, 0, 1]
     assert dist.get_rank() == 0 or dist.all_reduce(torch.ones(8)) is None
+    driver.set(refuses_rows=1)
+    assert driver.all_reduce(torch.ones(8)) == [1, 1, 0]
     driver.set(refuses_out=1)
     try:
         driver.all_reduce(torch.ones(8))
