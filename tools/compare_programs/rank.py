@@ -19,6 +19,11 @@ import torch.distributed as dist
 from gloo_bypass_tools.common import torch_rank, transports
 from gloo_bypass_tools.compare_programs.measuring import Samples, bytes_of, write_record
 
+try:
+    from torch.distributed import _functional_collectives as functional
+except ImportError:  # PyTorch 1.13
+    functional = None
+
 TIMEOUT_S = 120
 # Of linux/tcp.h's tcp_info: where tcpi_bytes_received is, and a length that has it.
 RECEIVED_AT, INFO_BYTES = 128, 136
@@ -33,11 +38,21 @@ class Group:
     def __init__(self, device):
         self.rank, self.size, self.reduced_bytes = dist.get_rank(), dist.get_world_size(), 0
         self.device = device
+        self.has_functional = functional is not None
 
     def all_reduce(self, tensor):
         self.reduced_bytes += tensor.numel() * tensor.element_size()
         dist.all_reduce(tensor)
         self.synchronize()
+
+    def all_reduce_later(self, tensor):
+        self.reduced_bytes += tensor.numel() * tensor.element_size()
+        dist.all_reduce(tensor, async_op=True).wait()
+
+    def all_reduce_functionally(self, tensor):
+        """As tensor parallelism does."""
+        self.reduced_bytes += tensor.numel() * tensor.element_size()
+        functional.all_reduce(tensor, "sum", dist.group.WORLD).wait()
 
     def barrier(self):
         self.synchronize()

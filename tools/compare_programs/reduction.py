@@ -1,5 +1,5 @@
-"""dist.all_reduce by itself: one after the other, and with computing between two of them, as programs have it. Values
-are zeros while time is taken, so that none grows.
+"""dist.all_reduce by itself: one after the other, in the ways in which programs call it, and with computing between two
+of them. Values are zeros while time is taken, so that none grows.
 """
 
 import time
@@ -13,6 +13,23 @@ MATRIX = 192
 # Rounds with an all-reduce, then as many without: few enough for a machine that is now fast and now slow, and so many
 # that what lies between two all-reduces is one round.
 TURN = 10
+
+
+def in_other_ways(group, settings, samples):
+    """A small one: what a large one costs does not lie in how it is called."""
+    size = settings["first_bytes"]
+    vector, calls = group.zeros(size), vectors.calls_of(settings, size)
+    ways = {"asynchronous, awaited at once": group.all_reduce_later}
+    if group.has_functional:
+        ways["functional"] = group.all_reduce_functionally
+    for quantity, all_reduce in ways.items():
+        group.barrier()
+        for _ in range(max(2, calls // 5)):
+            all_reduce(vector)
+        for _ in range(calls):
+            begin = time.perf_counter()
+            all_reduce(vector)
+            samples.add(seconds_since(begin), quantity, size)
 
 
 class Computing:
@@ -61,5 +78,6 @@ def with_computing(group, settings, samples):
 def measure(group, settings, samples):
     """Returns a digest of checked sums, which is the same over every transport."""
     digest = vectors.measure(group, settings, samples)
+    in_other_ways(group, settings, samples)
     with_computing(group, settings, samples)
     return digest

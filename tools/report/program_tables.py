@@ -27,6 +27,8 @@ LABELS = {
     programs.TOKEN_ALONE: "the same without its all-reduces",
     programs.FIRST: "`all_reduce`: first calls of a process, {size}",
     programs.HOT: "`all_reduce`: {size}",
+    programs.ASYNCHRONOUS: "`all_reduce`: {size}, with `async_op` and `wait()`",
+    programs.FUNCTIONAL: "`all_reduce`: {size}, of functional collectives, awaited",
     programs.CALL: "`all_reduce`: {size}, the call after {ms:g} ms of computing",
     programs.ADDED: "`all_reduce`: {size}, adds to {ms:g} ms of computing (mean)",
     programs.STEP: "DistilGPT2 under DDP: a step",

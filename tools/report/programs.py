@@ -11,6 +11,7 @@ from gloo_bypass_tools.common.samples import quantile
 
 TOKEN, TOKEN_ALONE = "token", "token without its all-reduces"
 FIRST, HOT = "first calls", "one after the other"
+ASYNCHRONOUS, FUNCTIONAL = "asynchronous, awaited at once", "functional"
 ROUND, ROUND_ALONE, CALL, ADDED = "round", "round without its all-reduce", "call after computing", "added to a round"
 STEP, STEP_ALONE, EXPOSED = "step", "step without its all-reduces", "exposed all-reduce"
 STEP_UNSENT, COPIES = "step whose buckets are not sent", "copies of gradients"
