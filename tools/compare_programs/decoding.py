@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as functional
 
 from gloo_bypass_tools.compare_programs.measuring import bytes_of, seconds_since
+from gloo_bypass_tools.compare_programs.meeting import Meeting
 
 HEAD = 64
 SCALE = 0.02
@@ -70,9 +71,25 @@ def measure(group, settings, samples):
         group.all_reduce(tensor)
         return tensor
 
+    with Meeting(group) as meeting:
+
+        def met(tensor):
+            meeting.meet()
+            return tensor
+
+        ways = {
+            "token": reduced,
+            "token whose ranks only wait for each other": met,
+            "token without its all-reduces": lambda tensor: tensor,
+        }
+        return decoded_in(ways, group, layers, first, settings, samples)
+
+
+def decoded_in(ways, group, layers, first, settings, samples):
+    """Tokens in each of the ways, by their quantities: what takes the place of an all-reduce."""
     digests = set()
     for repeat in range(settings["repeats"] + 1):
-        for quantity, reduce in (("token", reduced), ("token without its all-reduces", lambda tensor: tensor)):
+        for quantity, reduce in ways.items():
             times = []
             group.barrier()
             output = decode(layers, first, settings["tokens"], reduce, times)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gloo_bypass_tools.common.samples import quantile
 
 TOKEN, TOKEN_ALONE = "token", "token without its all-reduces"
+TOKEN_MET = "token whose ranks only wait for each other"
 FIRST, HOT = "first calls", "one after the other"
 ASYNCHRONOUS, FUNCTIONAL = "asynchronous, awaited at once", "functional"
 ROUND, ROUND_ALONE, CALL, ADDED = "round", "round without its all-reduce", "call after computing", "added to a round"
@@ -18,7 +19,7 @@ STEP_UNSENT, COPIES = "step whose buckets are not sent", "copies of gradients"
 # What nothing is sent in: it takes as long over every transport, if the machine is steady.
 ALONE = (TOKEN_ALONE, ROUND_ALONE, STEP_ALONE, STEP_UNSENT)
 # Where a transport has no part, and a ratio would say nothing.
-WITHOUT_RATIO = (*ALONE, COPIES)
+WITHOUT_RATIO = (*ALONE, TOKEN_MET, COPIES)
 
 
 @dataclass(frozen=True)
