@@ -10,9 +10,9 @@ Debian's PyTorch needs some options more: see docs/pytorch.md.
 The decoder is shaped like Llama: RMS norms, rotary embedding, SwiGLU. Its weights are random, so what it says means
 nothing; how long products and all-reduces take does. A token of the default size takes 16 all-reduces of 2 KiB.
 
-Two ranks on two cores of AMD EPYC, PyTorch 2.13, runs in turns while others used the machine: 27 to 33 tokens/s over
-TCP, 67 over DPDK with Gloo's collectives and 81 with ours, of 112 to 129 without all-reduces. What is left is PyTorch's
-own: DTensor dispatches in Python, and does more of it where something is to be reduced.
+Two ranks on two cores of a Xeon, PyTorch 2.13, runs in turn: 21 to 22 tokens/s over TCP, 28 to 29 over DPDK with Gloo's
+collectives and 39 to 43 with ours: as many as where all-reduces do nothing. The rate without them, 54 to 66, is out of
+reach: DTensor dispatches in Python, and does more of it where something is to be reduced.
 
 Needs a PyTorch with tensor parallelism on CPUs: 2.6 has it, 1.13 does not (exit status 77, which test drivers read as
 skipped).
