@@ -38,7 +38,7 @@ class Group:
     def __init__(self, device):
         self.rank, self.size, self.reduced_bytes = dist.get_rank(), dist.get_world_size(), 0
         self.device = device
-        self.has_functional = functional is not None
+        self.has_functional = hasattr(getattr(functional, "AsyncCollectiveTensor", None), "wait")
 
     def all_reduce(self, tensor):
         self.reduced_bytes += tensor.numel() * tensor.element_size()

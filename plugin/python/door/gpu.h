@@ -14,7 +14,7 @@ bool isCurrentGpu(int device);
 
 // Both return once what the stream had to do, and the copy, are done; false: the driver refuses.
 bool copyFromGpu(GpuStream stream, void* host, const void* gpu, std::size_t size);
-// `host` has room for kInlinedBelow bytes more, which may be written.
+// Shorter ones than kInlinedBelow also write to `host` from there on, half of their size.
 bool copyToGpu(GpuStream stream, void* gpu, void* host, std::size_t size);
 
 // From here to twice this size the driver copies by its copy engine. Shorter ones it writes by the engine that

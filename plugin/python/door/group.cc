@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -23,7 +22,7 @@ struct Group {
   int underWay;              // started and not ended; with the service's lock
   int owed;                  // of these all but receives: peers may need them; with the service's lock
   void* pinned;              // host memory for all-reduces of a GPU's vectors that go the short way; nullptr: none
-  std::size_t mostPinned;    // bytes of such a vector; there is room for kInlinedBelow more
+  std::size_t mostPinned;  // bytes of it
   PyObject* pinnedBy;        // owned; has that memory
   bool pinnedIsInUse;        // with the GIL
   bool closing;
@@ -174,14 +173,14 @@ PyObject* start(PyObject* self, PyObject* const* arguments, Py_ssize_t number) {
                         [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
 }
 
-// pin(address, most, keep): host memory for vectors of a GPU, of at most so many bytes, that go the short way.
+// pin(address, size, keep): host memory for vectors of a GPU that go the short way, one at a time; at least 64 KiB.
 PyObject* pin(PyObject* self, PyObject* arguments) {
   unsigned long long address = 0;
   Py_ssize_t size = 0;
   PyObject* keep = nullptr;
   if (!PyArg_ParseTuple(arguments, "KnO:pin", &address, &size, &keep)) return nullptr;
   Group* const group = of(self);
-  if (group->pinnedBy != nullptr) Py_RETURN_NONE;  // of another GPU
+  if (group->pinnedBy != nullptr) Py_RETURN_NONE;  // one is enough, whatever the GPU
   Py_INCREF(keep);
   group->pinnedBy = keep;
   group->pinned = reinterpret_cast<void*>(address);
@@ -189,39 +188,37 @@ PyObject* pin(PyObject* self, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// The same as allReduce(), of a GPU's vector: on PyTorch's current stream, through pinned memory.
+// The same as allReduce(), of a GPU's vector: on PyTorch's current stream, through pinned memory. What the stream has to
+// do takes as long as the program lets it, so a group may close meanwhile: the copies are no part of its calls.
 PyObject* allReduceOnGpu(Group* group, const PlainAllReduce& found, gloo_bypass_call call) {
   GpuStream stream = nullptr;
   if (group->pinned == nullptr || group->pinnedIsInUse || found.size > group->mostPinned || found.isAsynchronous ||
       !isCurrentGpu(found.gpu) || !currentStream(found.gpu, stream)) {
     Py_RETURN_FALSE;
   }
+  if (!isUsable(group)) return nullptr;
   const gloo_bypass_block block = {.data = group->pinned, .count = found.count};
   call.inputs = call.outputs = &block;
-  char error[kErrorBytes];
-  error[0] = '\0';
-  int failure = 0;
-  bool hasRun = false;
-  {
-    const Inside inside(group);
-    group->pinnedIsInUse = true;
-    PyThreadState* const state = PyEval_SaveThread();
-    if (copyFromGpu(stream, group->pinned, found.data, found.size)) {
-      hasRun = true;
-      failure = group->table->run(group->group, &call, error, sizeof(error));
-      if (failure == 0 && !copyToGpu(stream, found.data, group->pinned, found.size)) {
-        failure = GLOO_BYPASS_FAILED;
-        std::snprintf(error, sizeof(error), "CUDA's driver refuses to copy the result to the GPU");
-      }
-    }
-    PyEval_RestoreThread(state);
-    group->pinnedIsInUse = false;
+  group->pinnedIsInUse = true;
+  PyThreadState* state = PyEval_SaveThread();
+  bool isCopied = copyFromGpu(stream, group->pinned, found.data, found.size);
+  PyEval_RestoreThread(state);
+  PyObject* result = nullptr;
+  if (!isCopied) {
+    result = PyBool_FromLong(0);  // the usual way says what is wrong
+  } else if (isUsable(group)) {
+    result = runWithoutGil(group, call);
   }
-  if (PyErr_Occurred() != nullptr) return nullptr;  // a signal's handler has raised it
-  if (!hasRun) Py_RETURN_FALSE;                     // the usual way says what is wrong
-  if (failure == 0) Py_RETURN_TRUE;
-  setException(failure, error);
-  return nullptr;
+  if (isCopied && result != nullptr) {
+    Py_DECREF(result);
+    state = PyEval_SaveThread();
+    isCopied = copyToGpu(stream, found.data, group->pinned, found.size);
+    PyEval_RestoreThread(state);
+    result = isCopied ? PyBool_FromLong(1) : nullptr;
+    if (!isCopied) setException(GLOO_BYPASS_FAILED, "CUDA's driver refuses to copy the result to the GPU");
+  }
+  group->pinnedIsInUse = false;
+  return result;
 }
 
 // all_reduce(tensors, options, timeout_ms): the call that must cost least. False where it is not one for the short way;
@@ -233,8 +230,6 @@ PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t numbe
   PlainAllReduce found;
   if (!takePlain(arguments[0], arguments[1], timeoutMs, found)) Py_RETURN_FALSE;
   Group* const group = of(self);
-  if (found.isAsynchronous) dropFinished();  // may run Python, which may close the group
-  if (!isUsable(group)) return nullptr;
   const gloo_bypass_block block = {.data = found.data, .count = found.count};
   const gloo_bypass_call call = {.kind = GLOO_BYPASS_ALL_REDUCE,
                                  .type = found.type,
@@ -244,15 +239,26 @@ PyObject* allReduce(PyObject* self, PyObject* const* arguments, Py_ssize_t numbe
                                  .outputs = &block,
                                  .input_blocks = 1,
                                  .output_blocks = 1};
-  if (found.gpu != PlainAllReduce::kHost) return allReduceOnGpu(group, found, call);
-  if (found.isAsynchronous) {
-    return startOperation(group, PyList_GetItem(arguments[0], 0), Task::kCollective,
-                          [&](Operation* operation) { group->table->start(group->group, &call, finish, operation); });
+  // Another thread, or what dropFinished() runs, may change the list.
+  PyObject* const tensor = PyList_GetItem(arguments[0], 0);
+  Py_INCREF(tensor);
+  PyObject* result = nullptr;
+  if (found.gpu != PlainAllReduce::kHost) {
+    result = allReduceOnGpu(group, found, call);
+  } else if (!found.isAsynchronous) {
+    PyObject* const done = isUsable(group) ? runWithoutGil(group, call) : nullptr;
+    if (done != nullptr) result = PyBool_FromLong(1);
+    Py_XDECREF(done);
+  } else {
+    dropFinished();  // may run Python, which may close the group
+    if (isUsable(group)) {
+      result = startOperation(group, tensor, Task::kCollective, [&](Operation* operation) {
+        group->table->start(group->group, &call, finish, operation);
+      });
+    }
   }
-  PyObject* const done = runWithoutGil(group, call);
-  if (done == nullptr) return nullptr;
-  Py_DECREF(done);
-  Py_RETURN_TRUE;
+  Py_DECREF(tensor);
+  return result;
 }
 
 bool takeMessage(PyObject* const* arguments, Py_ssize_t number, gloo_bypass_message& message) {
@@ -409,7 +415,7 @@ PyMethodDef groupMethods[] = {
     {"run", fast(run), METH_FASTCALL, "Runs a collective on this thread."},
     {"all_reduce", fast(allReduce), METH_FASTCALL,
      "all_reduce(tensors, options, timeout_ms): the short way, if it is one -> False, True: it has ended, Operation."},
-    {"pin", pin, METH_VARARGS, "pin(address, most, keep): host memory for short vectors of a GPU."},
+    {"pin", pin, METH_VARARGS, "pin(address, size, keep): host memory for short vectors of a GPU."},
     {"start", fast(start), METH_FASTCALL, "Starts a collective -> Operation."},
     {"send", fast(send), METH_FASTCALL, "Starts to send a message -> Operation."},
     {"receive", fast(receive), METH_FASTCALL, "Starts to receive a message -> Operation."},

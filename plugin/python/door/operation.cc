@@ -40,6 +40,14 @@ void queueCallbacks(Operation* operation) {
   service().work.notify_one();
 }
 
+// What ended while it was awaited has woken nobody else.
+void dropKeepingException() {
+  PyObject *type = nullptr, *value = nullptr, *traceback = nullptr;
+  PyErr_Fetch(&type, &value, &traceback);
+  dropFinished();
+  PyErr_Restore(type, value, traceback);
+}
+
 int hasEnded(void* operation) { return isDone(static_cast<Operation*>(operation)) ? 1 : 0; }
 
 // wait(timeout_ms): True if it is done, False if the time passed; 0: no limit. Raises if the operation failed.
@@ -85,7 +93,11 @@ PyObject* wait(PyObject* self, PyObject* argument) {
       // A signal's handler may have raised an exception, in assist or now: within this call of the group.
       if (PyErr_Occurred() != nullptr || (!done && runHandlers() != 0)) {
         // What is still under way would go on writing to the caller's memory, or take a message from a later call.
-        if (!done) abortKeepingException(operation->group);
+        if (done) {
+          dropKeepingException();
+        } else {
+          abortKeepingException(operation->group);
+        }
         return nullptr;
       }
     }

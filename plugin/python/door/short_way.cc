@@ -83,6 +83,7 @@ const char* partOf(PyObject* object) {
 bool takeOptions(PyObject* options, long long timeoutMs, PlainAllReduce& call) {
   if (Py_TYPE(options) != places.optionsType) return false;
   const char* const part = partOf(options);
+  if (part == nullptr) return false;  // it was made without __init__
   const auto reduction = static_cast<std::uint8_t>(part[places.reductionAt]);
   if (reduction >= places.reductions.size()) return false;
   call.isAsynchronous = part[places.asynchronousAt] != 0;

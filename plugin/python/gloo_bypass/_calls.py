@@ -206,6 +206,8 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
             try:
                 if len(plan) == 1:
                     carry_on_callers_stream(device, plan, SLOTS, run)
+                    if settings[0] == of.ALL_REDUCE:
+                        self._pin(device)
                 else:
                     device.catch_up(carry(device, plan, device.now(), SLOTS, run))
             finally:
@@ -225,13 +227,13 @@ class Calls(dist.ProcessGroup):  # type: ignore[misc]
     def _device(self, device: Any) -> _pipeline.Device:
         if device not in self._devices:
             self._devices[device] = _devices.make(device)
-            self._pin(self._devices[device])
         return self._devices[device]
 
     def _pin(self, device: _pipeline.Device) -> None:
-        """For the short way of what is one piece, at all ranks."""
-        if device.short is not None:
-            self._door.pin(device.address(device.short), _pipeline.LEAST_PIECE_BYTES, device.short)
+        """For the short way of what is one piece, at all ranks, from the next one on."""
+        memory = device.memory_for_short()
+        if memory is not None:
+            self._door.pin(device.address(memory), _pipeline.LEAST_PIECE_BYTES, memory)
 
     def _plan(self, settings: Tuple[Any, ...], staging: Staging, inputs: Blocks, outputs: Blocks) -> Plan:
         kind, uneven = settings[0], settings[4]

@@ -17,8 +17,7 @@ class Cuda:
         # Of high priority, as PyTorch's Gloo has them, so that copies do not wait for the program's kernels.
         self._sides = [torch.cuda.Stream(device, priority=-1) for _ in range(2)]
         self._streams: List[Optional[Any]] = [*self._sides, None]  # by _pipeline's numbers
-        # Of what is one piece, at all ranks, and of gpu.h's room behind it.
-        self.short = self.host_memory(LEAST_PIECE_BYTES + (1 << 16), kept=True)
+        self._short: Optional[torch.Tensor] = None
 
     def now(self) -> torch.cuda.Event:
         return torch.cuda.current_stream(self._device).record_event()
@@ -46,6 +45,11 @@ class Cuda:
         # Other calls, outside of the caller's mode, will write it too.
         with torch.inference_mode(False):
             return torch.empty(size, dtype=torch.uint8, device="cpu", pin_memory=kept)
+
+    def memory_for_short(self) -> torch.Tensor:
+        if self._short is None:
+            self._short = self.host_memory(LEAST_PIECE_BYTES, kept=True)
+        return self._short
 
     def address(self, host: torch.Tensor) -> int:
         return int(host.data_ptr())

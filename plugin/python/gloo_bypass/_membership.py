@@ -24,7 +24,7 @@ class Unconnected:
     def _refuse(self, *unused: Any) -> NoReturn:
         raise RuntimeError("gloo_bypass: this group has no ranks yet: call reconfigure() first")
 
-    run = all_reduce = start = send = receive = pin = _refuse
+    run = all_reduce = start = send = receive = _refuse
 
     def busy(self) -> bool:
         return False

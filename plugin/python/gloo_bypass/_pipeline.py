@@ -38,9 +38,6 @@ class Device(Protocol):
     calling thread's current one. Copies are asynchronous, and in their stream's order; an event stands for what its
     stream had to do when it was made."""
 
-    #: Pinned memory of one group for what goes the short way (../door/gpu.h); None: nothing does.
-    short: Any
-
     def now(self) -> Any:
         """The event of the calling thread's current stream."""
 
@@ -61,6 +58,10 @@ class Device(Protocol):
 
     def host_memory(self, size: int, kept: bool) -> Any:
         """So many bytes of the host; `kept`: for many calls, so it is worth to pin it."""
+
+    def memory_for_short(self) -> Any:
+        """Of the host, LEAST_PIECE_BYTES, the same each time, for what goes the short way (../door/gpu.h); None: nothing
+        does."""
 
     def address(self, host: Any) -> int: ...
 

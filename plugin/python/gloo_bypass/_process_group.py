@@ -157,11 +157,10 @@ class ProcessGroup(Membership):
             os.environ.get("GLOO_SOCKET_IFNAME", ""),
             _store_asked(_client_beside(own_store)),
         )
-        for device in self._devices.values():
-            self._pin(device)
         self._text = self._door.describe()
         _stats.group_is_made(transport, size)
         self._run, self._all_reduce = self._door.run, self._door.all_reduce
+        self._devices = {}  # a call of the ranks before may yet use their memory
         self._rank, self._size, self._own_store = rank, size, own_store
         # What they number is in that store, which new ranks know from its beginning.
         self._sequence = self._splits = self._barriers = 0

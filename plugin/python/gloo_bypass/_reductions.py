@@ -21,13 +21,11 @@ class Reductions(Several):
         self, tensors: Any = None, opts: Any = None, timeout: Any = None, *, op: Any = None, tensor: Any = None
     ) -> Any:
         # False where it is not one for the short way: see _short_way.py.
-        if (
-            not self._queue.pending
-            and "cpu" not in self._others
-            and (begun := self._all_reduce(tensors, opts, self._timeout_ms))
-        ):
+        if not self._queue.pending and "cpu" not in self._others:
             self._sequence += 1
-            return DONE if begun is True else self._begun(Work((begun,), [tensors[0]]))
+            if begun := self._all_reduce(tensors, opts, self._timeout_ms):
+                return DONE if begun is True else self._begun(Work((begun,), [tensors[0]]))
+            self._sequence -= 1
         opts = options_of(_OPTIONS, opts, reduceOp=opts if op is None else op, timeout=timeout)
         tensors = listed(given(tensors, tensor))
         check_alike("allreduce", tensors)

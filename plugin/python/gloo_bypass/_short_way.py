@@ -57,15 +57,19 @@ def _of_dlpack() -> Tuple[int, int]:
         return 0, 0
     pointer = ctypes.pythonapi.PyCapsule_GetPointer
     pointer.restype, pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
-    try:
-        table = (ctypes.c_uint64 * _WORDS).from_address(pointer(capsule, _CAPSULE))
-    except ValueError:  # a capsule of another kind
-        return 0, 0
+    table = (ctypes.c_uint64 * _WORDS).from_address(pointer(capsule, _CAPSULE))
     return (table[_DESCRIBE], table[_STREAM]) if table[0] & 0xFFFFFFFF == _MAJOR_VERSION else (0, 0)
 
 
 def find() -> bool:
     """Tells _door. False: this PyTorch has no short way."""
+    try:
+        return _find()
+    except (OSError, AttributeError, TypeError, ValueError, RuntimeError):  # it is another one than those known
+        return False
+
+
+def _find() -> bool:
     if not hasattr(c10d.AllreduceOptions(), "asyncOp"):  # before 2.8: only the call's frame says whether it waits
         return False
     names = ("SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR")
@@ -74,7 +78,7 @@ def find() -> bool:
     reduction_at = _place(1, lambda one: _options(reduceOp=one), [(one, int(one)) for one in operations])
     timeout_at = _place(8, lambda one: _options(timeout=one), limits)
     asynchronous_at = _place(1, lambda one: _options(asyncOp=one, reduceOp=operations[3]), [(False, 0), (True, 1)])
-    profiles = getattr(ctypes.CDLL("libtorch_cpu.so"), _PROFILES, None)
+    profiles = getattr(ctypes.CDLL(torch._C.__file__), _PROFILES, None)
     if reduction_at is None or timeout_at is None or asynchronous_at is None or profiles is None:
         return False
     unset_ms = round(UNSET.total_seconds() * 1000)

@@ -23,8 +23,6 @@ class Stream:
 class FakeDevice:
     """As _pipeline.Device. `log` has what was done, in its order."""
 
-    short = None
-
     def __init__(self, seed=0):
         self.random = random.Random(seed)
         self.lock = threading.RLock()
@@ -32,6 +30,9 @@ class FakeDevice:
         self.hosts = {}  # by address
         self.log, self.kept = [], []
         self.allocated = []
+
+    def memory_for_short(self):
+        return None
 
     # --- what the device does when it likes ---
 

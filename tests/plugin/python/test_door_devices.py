@@ -1,6 +1,7 @@
 """Tensors of a GPU over our collectives: with a device that is none (programs/on_device.py), and on a GPU where there
 is one (programs/cuda_collectives.py)."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def test_Device_OfTheseCases_BehavesAsTheySay(new_enough, cases, size):  # noqa:
 def test_ShortWay_OfAGpusTensors_CopiesByTheDriver(new_enough, installed_torch, tmp_path):  # noqa: F811
     if installed_torch < (2, 11):
         pytest.skip("PyTorch before 2.11 has no table of DLPack's functions")
+    if shutil.which("c++") is None:
+        pytest.skip("there is no C++ compiler")
     library, source = tmp_path / "libcuda.so.1", Path(__file__).with_name("fake_libcuda.cc")
     words = ["c++", "-std=c++20", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, source]
     subprocess.run(words, check=True, timeout=HANG_SECONDS)
@@ -59,7 +62,7 @@ def gpu(new_enough):  # noqa: F811
 
 
 @pytest.mark.parametrize("backend", ["bypass", "cpu:bypass,cuda:nccl"])
-@pytest.mark.parametrize("case", ["every_kind", "streams", "order", "futures", "ddp", "memory"])
+@pytest.mark.parametrize("case", ["every_kind", "short_way", "streams", "order", "futures", "ddp", "memory"])
 def test_Gpu_OfThisCase_BehavesAsItSays(gpu, case, backend):
     with ranks_of("cuda_collectives.py", 2, backend, case) as ranks:
         ranks.succeed()

@@ -109,6 +109,32 @@ def messages(rank, size):
 
 
 @case
+def short_way(rank, size):
+    """By the driver from the second one on, on the caller's stream, after a late kernel."""
+    group, side = dist.group.WORLD, torch.cuda.Stream()
+    if dist.get_backend() != "bypass" or not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        return
+    ways, attempt = [], group._all_reduce
+
+    def counted(*arguments):
+        ways.append(attempt(*arguments))
+        return ways[-1]
+
+    group._all_reduce = counted
+    dist.all_reduce(base(1))
+    for dtype in (torch.float32, torch.bfloat16, torch.int8):
+        for count in (1, 2, 3, 4_095, 4_096, 8_191, 8_192, 16_384, 32_767, 32_768, 500_000):
+            for stream in (torch.cuda.current_stream(), side):
+                with torch.cuda.stream(stream):
+                    torch.cuda._sleep(2_000_000)
+                    tensor = (base(count) % 5).to(dtype) + rank
+                    dist.all_reduce(tensor)
+                    expected = ((base(count) % 5) * size + size * (size - 1) // 2).to(dtype)
+                    check(tensor, expected)
+    assert ways[0] is False and all(way is True for way in ways[1:]), ways
+
+
+@case
 def streams(rank, size):
     """The tensor is made on a side stream, late, and used on another one after wait()."""
     making, using = torch.cuda.Stream(), torch.cuda.Stream()

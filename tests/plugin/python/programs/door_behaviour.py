@@ -747,7 +747,7 @@ def not_the_short_way():
         "plain": lambda: torch.ones(4),
         "several dimensions": lambda: torch.ones(2, 1, 2),
         "part of another": lambda: torch.ones(9)[5:],
-        "one dimension of another stride": lambda: torch.ones(1, 4, 3)[:, :, :1].reshape(4, 1).contiguous(),
+        "one row of another stride": lambda: torch.ones(7).as_strided((1, 4, 1), (9, 1, 7)),
         "with a gradient": lambda: torch.ones(4, requires_grad=True),
         "parameter": lambda: torch.nn.Parameter(torch.ones(4)),
         "of inference": of_inference,
@@ -778,6 +778,65 @@ def not_the_short_way():
     with torch.profiler.profile():
         all_reduced(torch.ones(4), dist.ReduceOp.SUM, False)
     assert not ways[-1]
+
+
+@case
+def short_way_has_its_own_timeout():
+    rank, size = start()
+    group = dist.new_group()
+    options = torch._C._distributed_c10d.AllreduceOptions()
+    options.asyncOp, options.timeout = False, seconds(0.3)
+    ways = ways_of(group)
+    group.allreduce([torch.ones(1)], options)
+    if rank == 0:
+        began = time.monotonic()
+        raised(dist.DistNetworkError, lambda: group.allreduce([torch.ones(1)], options))
+        assert 0.2 < time.monotonic() - began < 30
+        touch("timed-out")
+    else:
+        wait_for_file("timed-out")
+    assert ways == [True], ways
+    dist.barrier()
+
+
+@case
+def tensor_leaves_the_callers_list():
+    """While the call runs, another thread empties the list: the tensor stays until the end."""
+    rank, size = start()
+    options, alive = torch._C._distributed_c10d.AllreduceOptions(), []
+    for is_async in False, True:
+        options.asyncOp = is_async
+        tensors = [torch.ones(1 << 16)]
+        kept = weakref.ref(tensors[0])
+
+        def empty():
+            tensors.clear()
+            alive.append(kept() is not None)
+            touch(f"emptied-{is_async}")
+
+        if rank == 1:
+            wait_for_file(f"emptied-{is_async}")
+        else:
+            threading.Timer(0.3, empty).start()
+        work = dist.group.WORLD.allreduce(tensors, options)
+        if is_async:
+            assert torch.equal(work.result()[0], torch.full((1 << 16,), 2.0))
+    assert alive == ([True, True] if rank == 0 else []), alive
+
+
+@case
+def interrupted_work_holds_nothing():
+    """A handler raises while the thread waits: what the work held goes soon, though no other call follows."""
+    rank, size = start()
+    group = dist.new_group()
+    if rank == 0:
+        tensor = torch.ones(64)
+        kept, work = weakref.ref(tensor), dist.all_reduce(tensor, group=group, async_op=True)
+        interrupted_in(work.wait)
+        del tensor, work
+        gc.collect()
+        wait_until(lambda: kept() is None)
+    dist.barrier()
 
 
 @case

@@ -10,6 +10,8 @@ import threading
 import time
 import warnings
 
+if "FAKE_LIBCUDA" in os.environ:  # before PyTorch, which may bring the real one
+    ctypes.CDLL(os.environ["FAKE_LIBCUDA"])
 import torch
 import torch.distributed as dist
 
