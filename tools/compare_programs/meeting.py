@@ -1,7 +1,7 @@
 """Where ranks of one machine wait for each other and do nothing else: what is left of an all-reduce that costs nothing.
 
-    with Meeting(group) as meeting:
-        meeting.meet()          # returns once every rank has called it as often
+with Meeting(group) as meeting:
+    meeting.meet()          # returns once every rank has called it as often
 """
 
 import mmap

@@ -22,7 +22,7 @@ struct Group {
   int underWay;              // started and not ended; with the service's lock
   int owed;                  // of these all but receives: peers may need them; with the service's lock
   void* pinned;              // host memory for all-reduces of a GPU's vectors that go the short way; nullptr: none
-  std::size_t mostPinned;  // bytes of it
+  std::size_t mostPinned;    // bytes of it
   PyObject* pinnedBy;        // owned; has that memory
   bool pinnedIsInUse;        // with the GIL
   bool closing;
@@ -188,8 +188,8 @@ PyObject* pin(PyObject* self, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-// The same as allReduce(), of a GPU's vector: on PyTorch's current stream, through pinned memory. What the stream has to
-// do takes as long as the program lets it, so a group may close meanwhile: the copies are no part of its calls.
+// The same as allReduce(), of a GPU's vector: on PyTorch's current stream, through pinned memory. What the stream has
+// to do takes as long as the program lets it, so a group may close meanwhile: the copies are no part of its calls.
 PyObject* allReduceOnGpu(Group* group, const PlainAllReduce& found, gloo_bypass_call call) {
   GpuStream stream = nullptr;
   if (group->pinned == nullptr || group->pinnedIsInUse || found.size > group->mostPinned || found.isAsynchronous ||

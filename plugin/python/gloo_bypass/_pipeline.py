@@ -60,8 +60,7 @@ class Device(Protocol):
         """So many bytes of the host; `kept`: for many calls, so it is worth to pin it."""
 
     def memory_for_short(self) -> Any:
-        """Of the host, LEAST_PIECE_BYTES, the same each time, for what goes the short way (../door/gpu.h); None: nothing
-        does."""
+        """LEAST_PIECE_BYTES, the same each time, for what goes the short way (../door/gpu.h); None: nothing does."""
 
     def address(self, host: Any) -> int: ...
 
