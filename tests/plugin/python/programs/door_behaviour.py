@@ -785,9 +785,10 @@ def short_way_has_its_own_timeout():
     rank, size = start()
     group = dist.new_group()
     options = torch._C._distributed_c10d.AllreduceOptions()
-    options.asyncOp, options.timeout = False, seconds(0.3)
+    options.asyncOp = False
     ways = ways_of(group)
     group.allreduce([torch.ones(1)], options)
+    options.timeout = seconds(0.3)
     if rank == 0:
         began = time.monotonic()
         raised(dist.DistNetworkError, lambda: group.allreduce([torch.ones(1)], options))
@@ -810,6 +811,7 @@ def tensor_leaves_the_callers_list():
         kept = weakref.ref(tensors[0])
 
         def empty():
+            wait_until(dist.group.WORLD._door.busy)
             tensors.clear()
             alive.append(kept() is not None)
             touch(f"emptied-{is_async}")
@@ -817,7 +819,7 @@ def tensor_leaves_the_callers_list():
         if rank == 1:
             wait_for_file(f"emptied-{is_async}")
         else:
-            threading.Timer(0.3, empty).start()
+            threading.Thread(target=empty).start()
         work = dist.group.WORLD.allreduce(tensors, options)
         if is_async:
             assert torch.equal(work.result()[0], torch.full((1 << 16,), 2.0))
@@ -854,10 +856,11 @@ def awaited_works_wake_nobody():
 
     tensor, calls = torch.zeros(64), 1000
     dist.all_reduce(tensor, async_op=True).wait()
-    before = wakes()
+    before, began = wakes(), time.monotonic()
     for _ in range(calls):
         dist.all_reduce(tensor, async_op=True).wait()
-    assert wakes() - before < calls / 10, wakes() - before
+    woken, looks = wakes() - before, (time.monotonic() - began) / 0.02  # what nobody drops, it drops every 20 ms
+    assert woken < calls / 10 + 4 * looks, (woken, looks)
 
 
 @case
