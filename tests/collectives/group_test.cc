@@ -318,7 +318,7 @@ TEST(Group_Make, APeerOfAnotherVersion_BothVersionsAreNamed) {
 Status sumAll(Group& group, std::vector<Sum>& sums, float value) {
   std::vector<std::promise<Status>> ended(sums.size());
   for (std::size_t i = 0; i < sums.size(); ++i) {
-    group.start(sums[i].call(i % 2 == 0 ? 10 : 200'000, value), 10s,
+    group.start(sums[i].call(i % 2 == 0 ? 10 : 200'000, value), 60s,
                 [&ended, i](Status status) { ended[i].set_value(std::move(status)); });
   }
   Status first;
@@ -350,7 +350,7 @@ void killAtRandom(const std::string& hosts, int byDefault, std::size_t atOnce = 
         const auto value = static_cast<float>(i % 100);
         std::vector<Sum> sums(atOnce);
         const Status status = atOnce > 1 ? sumAll(*group.value(), sums, value)
-                                         : group.value()->run(sums[0].call(i % 2 == 0 ? 10 : 200'000, value), 10s);
+                                         : group.value()->run(sums[0].call(i % 2 == 0 ? 10 : 200'000, value), 60s);
         if (!status)
           return status.error().message.find(name) != std::string::npos ? 0 : complain(status.error().message);
         for (const Sum& sum : sums) {
@@ -368,7 +368,7 @@ void killAtRandom(const std::string& hosts, int byDefault, std::size_t atOnce = 
       if (rank == victim) continue;
       EXPECT_EQ(processes.status(rank), 0) << "rank " << rank << ", victim " << victim << ", kill " << kill;
     }
-    EXPECT_LT(std::chrono::steady_clock::now() - begin, 8s);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, 30s);
   }
 }
 

@@ -132,7 +132,7 @@ TEST_P(Failure, WaitSend_LargeAndNobodyReceives_TimesOut) {
 
 TEST_P(Failure, BoundWaitRecv_Timeout_FailsThatPairOnly) {
   // A pair has one timeout, to connect and to wait.
-  Mesh mesh = connectedMesh(GetParam(), 3, /*timeout=*/Milliseconds(3000));
+  Mesh mesh = connectedMesh(GetParam(), 3, /*timeout=*/Milliseconds(6000));
   int value = 0, other = 0, sent = 11;
   auto buffer = mesh.contexts[0]->getPair(1)->createRecvBuffer(3, &value, sizeof(value));
   const std::string text = ioExceptionOf([&] { buffer->waitRecv(); });

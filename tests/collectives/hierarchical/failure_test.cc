@@ -162,12 +162,12 @@ TEST(Hierarchical_Abort, WaitingRanksOfAllHosts_EndAtOnce) {
 TEST(Hierarchical_Deadline, ARankDoesNotCome_AllNameIt) {
   for (const HostOf& hostOf : {kTwoByTwo, kInTurn, kThreeAndOne}) {
     for (int absent = 0; absent < 4; ++absent) {
-      HostedRanks ranks(hostOf, kSmallChunks);
+      HostedRanks ranks(hostOf, {.chunkBytes = 4096, .byLeadersBytes = 1024, .grace = std::chrono::seconds(2)});
       std::barrier<> come(3);  // a thread may get its core late
       inThreads(4, [&](int rank) {
         if (rank == absent) return;
         come.arrive_and_wait();
-        const Status status = run(ranks, rank, Kind::kAllReduce, 3000, monotonicNow() + milliseconds(500));
+        const Status status = run(ranks, rank, Kind::kAllReduce, 3000, monotonicNow() + std::chrono::seconds(1));
         ASSERT_FALSE(status.ok());
         EXPECT_EQ(status.error().code, ErrorCode::kTimedOut) << status.error().message;
         EXPECT_THAT(status.error().message, HasSubstr("for rank " + std::to_string(absent)));

@@ -331,7 +331,7 @@ class Come {
   TimePoint deadlineOf(bool impatient, int others) {
     if (!impatient) ++come_;
     while (impatient && come_ < others) std::this_thread::yield();
-    return impatient ? monotonicNow() + std::chrono::seconds(1) : soon();
+    return impatient ? monotonicNow() + std::chrono::seconds(3) : soon();
   }
 
  private:
@@ -360,7 +360,7 @@ TEST(Network_Deadline, RankDoesNotCome_IsNamed) {
 TEST(Network_Deadline, RankThatOthersWaitFor_IsNamedByThoseWhoWaitForTheOthers) {
   constexpr int kSize = 5;
   for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kDoubleTree, Algorithm::kHalvingDoubling}) {
-    for (int absent = 0; absent < kSize; ++absent) {
+    for (const int absent : {0, 2, 4}) {
       const int impatient = (absent + 3) % kSize;
       Ranks ranks(kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
       Come come;

@@ -46,7 +46,7 @@ def expect_noticed_at_once(ranks):
 
 
 def test_Stop_LongerThanTheTimeout_TimeoutErrorAtTheConfiguredTime():
-    timeout = 3
+    timeout = 6
     with Ranks("until_failure.py", 2, arguments=[timeout]) as ranks:
         for rank in range(2):
             ranks.wait_for_line(rank, "going=yes")

@@ -85,7 +85,7 @@ def test_CarrierLostForSomeSeconds_TheRunGoesOn(network):
 
 @pytest.mark.parametrize("network", [UDP, NETDEV], ids=["UDP", "netdev"])
 def test_CarrierLostForGood_ErrorSaysSoAtThePeerTimeout(network):
-    with Hosts(2) as hosts, running(hosts, network, {"GLOO_BYPASS_PEER_TIMEOUT_MS": "3000"}) as ranks:
+    with Hosts(2) as hosts, running(hosts, network, {"GLOO_BYPASS_PEER_TIMEOUT_MS": "8000"}) as ranks:
         wait_until_going(ranks)
         hosts.set_switch_port(1, "down")
         wait_for_failures(ranks, [0, 1])

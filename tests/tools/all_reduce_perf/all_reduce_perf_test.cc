@@ -448,8 +448,9 @@ TEST_F(AllReducePerfDpdk, EachAlgorithmOnFourRanks_ExactResults) {
 }
 
 TEST_F(AllReducePerfDpdk, SixtyFourRanksOfOneHost_Connect) {
-  const ProgramResult result =
-      perf({"--ranks", "64", "--transports", "DPDK", "-b", "4", "-e", "4", "-n", "1", "-w", "0"});
+  const ProgramResult result = runProgram(
+      kPath, {"--ranks", "64", "--transports", "DPDK", "-b", "4", "-e", "4", "-n", "1", "-w", "0", "--timeout", "120"},
+      {}, std::chrono::seconds(170));
   ASSERT_EQ(result.exitStatus, 0) << result.err;
   EXPECT_EQ(rowsOf(result.out).size(), 1U);
 }

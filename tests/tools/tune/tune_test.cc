@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 ProgramResult tune(const std::vector<std::string>& arguments) {
-  return Program(TUNE_PATH, arguments).finish(std::chrono::seconds(100));
+  return Program(TUNE_PATH, arguments).finish(std::chrono::seconds(170));
 }
 
 TEST(Tune, ThreeRanksOverUdp_WriteATableOfAllKindsWithAChoice) {
@@ -45,7 +45,7 @@ TEST(Tune, InterfaceOfTorchsPrograms_IsTaken) {
 
 TEST(Tune, SmallerGroupTakesLongerThanTheTimeout_TheOthersWait) {
   const auto finished =
-      tune({"--ranks", "3", "--groups", "2,3", "--timeout", "1", "-b", "1M", "-e", "1M", "--rounds", "40"});
+      tune({"--ranks", "3", "--groups", "2,3", "--timeout", "3", "-b", "1M", "-e", "1M", "--rounds", "60"});
   EXPECT_EQ(finished.shellStatus(), 0) << finished.err;
 }
 

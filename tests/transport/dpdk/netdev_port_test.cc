@@ -377,7 +377,7 @@ class AttackedEnd final : public ChannelObserver {
     TransportConfig config = netdevConfig();
     config.security = security;
     config.session.longPathRtt = seconds(60);                         // a short path, however busy the machine
-    if (security == Security::kOff) config.peerTimeout = seconds(3);  // an attack may end the peer
+    if (security == Security::kOff) config.peerTimeout = seconds(10);  // an attack may end the peer
     auto port = std::make_unique<test::AttackerPort>(dpdk::openPort(config), [this, attack](const Datagram& datagram) {
       return begun ? attack(datagram) : std::vector<Datagram>{datagram};
     });

@@ -15,6 +15,7 @@ import weakref
 
 import torch
 import torch.distributed as dist
+from asleep import send_once_asleep
 from stores import tcp_store
 from torch.distributed import _functional_collectives as functional_collectives
 
@@ -950,17 +951,16 @@ def forked_rank_sums_in_a_thread():
     assert os.path.exists(f"summed-{os.environ['RANK']}")
 
 
-def interrupted_in(call, after=0.5):
+def interrupted_in(call):
     """Ctrl-C while this thread is in the call."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # who runs the tests in the background ignores it
     began = time.monotonic()
-    timer = threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT))
     try:
-        timer.start()
+        sender = send_once_asleep(signal.SIGINT)
         call()
     except KeyboardInterrupt:
-        timer.join()
-        assert time.monotonic() - began < 20, "it came when the wait was over"
+        sender.join()
+        assert time.monotonic() - began < 50, "it came when the wait was over"
         return
     raise AssertionError("no KeyboardInterrupt")
 
@@ -984,7 +984,7 @@ def ctrl_c():
         for wait, group in zip(waits, groups):
             interrupted_in(lambda: wait(group))
         signal.signal(signal.SIGUSR1, lambda number, frame: seen.append(number))
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        send_once_asleep(signal.SIGUSR1)
         threading.Thread(target=lambda: (wait_until(lambda: seen), touch("seen"))).start()
     else:
         wait_for_file("seen")
@@ -998,7 +998,7 @@ def ctrl_c():
 def handled_in(call, handler):
     """What the call raises; a SIGTERM comes while this thread is in it."""
     signal.signal(signal.SIGTERM, lambda number, frame: handler())
-    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    send_once_asleep(signal.SIGTERM)
     try:
         call()
     except Exception as error:

@@ -14,6 +14,7 @@ if "FAKE_LIBCUDA" in os.environ:  # before PyTorch, which may bring the real one
     ctypes.CDLL(os.environ["FAKE_LIBCUDA"])
 import torch
 import torch.distributed as dist
+from asleep import send_once_asleep
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from fake_device import CALLERS, FakeDevice  # noqa: E402
@@ -437,7 +438,7 @@ def ctrl_c():
     dist.all_reduce(on_device(BIG))
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if rank == 0:
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        send_once_asleep(signal.SIGINT)
         try:
             dist.all_reduce(on_device(BIG), async_op=True).wait()
         except KeyboardInterrupt:
