@@ -376,7 +376,7 @@ class AttackedEnd final : public ChannelObserver {
   AttackedEnd(Partner& partner, int rank, Security security, test::AttackerPort::Attack attack) {
     TransportConfig config = netdevConfig();
     config.security = security;
-    config.session.longPathRtt = seconds(60);                         // a short path, however busy the machine
+    config.session.longPathRtt = seconds(60);                          // a short path, however busy the machine
     if (security == Security::kOff) config.peerTimeout = seconds(10);  // an attack may end the peer
     auto port = std::make_unique<test::AttackerPort>(dpdk::openPort(config), [this, attack](const Datagram& datagram) {
       return begun ? attack(datagram) : std::vector<Datagram>{datagram};
