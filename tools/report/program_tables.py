@@ -13,7 +13,6 @@ TRAINED_TOKENS = TRAINED["batch"] * TRAINED["length"]
 # What a reader looks for first, and its name.
 HEADLINES = (
     (Key("decoding", programs.TOKEN), f"tensor-parallel decoding, {DECODER['layers']} layers of {DECODER['hidden']:,}"),
-    (Key("decoding", programs.TOKEN_MET), "the same, where the ranks only wait for each other"),
     (Key("decoding", programs.TOKEN_ALONE), "the same without its all-reduces"),
     (Key("all_reduce", programs.HOT, 4), "`all_reduce` of one float, one after the other"),
     (Key("all_reduce", programs.HOT, 8192), "`all_reduce` of 8 KiB, one after the other"),
