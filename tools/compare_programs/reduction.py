@@ -17,19 +17,11 @@ TURN = 10
 
 def in_other_ways(group, settings, samples):
     """A small one: what a large one costs does not lie in how it is called."""
-    size = settings["first_bytes"]
-    vector, calls = group.zeros(size), vectors.calls_of(settings, size)
     ways = {"asynchronous, awaited at once": group.all_reduce_later}
     if group.has_functional:
         ways["functional"] = group.all_reduce_functionally
     for quantity, all_reduce in ways.items():
-        group.barrier()
-        for _ in range(max(2, calls // 5)):
-            all_reduce(vector)
-        for _ in range(calls):
-            begin = time.perf_counter()
-            all_reduce(vector)
-            samples.add(seconds_since(begin), quantity, size)
+        vectors.many(group, settings, samples, settings["first_bytes"], quantity, all_reduce)
 
 
 class Computing:

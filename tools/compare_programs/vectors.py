@@ -27,16 +27,20 @@ def first_calls(group, settings, samples):
 
 def one_after_the_other(group, settings, samples):
     for size in settings["sizes"]:
-        vector, calls = group.zeros(size), calls_of(settings, size)
-        group.barrier()
-        for _ in range(max(2, calls // 5)):
-            group.all_reduce(vector)
-        last = time.perf_counter()
-        for _ in range(calls):
-            group.all_reduce(vector)
-            now = time.perf_counter()
-            samples.add(now - last, "one after the other", size)
-            last = now
+        many(group, settings, samples, size, "one after the other", group.all_reduce)
+
+
+def many(group, settings, samples, size, quantity, all_reduce):
+    vector, calls = group.zeros(size), calls_of(settings, size)
+    group.barrier()
+    for _ in range(max(2, calls // 5)):
+        all_reduce(vector)
+    last = time.perf_counter()
+    for _ in range(calls):
+        all_reduce(vector)
+        now = time.perf_counter()
+        samples.add(now - last, quantity, size)
+        last = now
 
 
 def checked_sums(group, settings):
