@@ -14,12 +14,11 @@ bool isCurrentGpu(int device);
 
 // Both return once what the stream had to do, and the copy, are done; false: the driver refuses.
 bool copyFromGpu(GpuStream stream, void* host, const void* gpu, std::size_t size);
-// Shorter ones than kInlinedBelow also write to `host` from there on, half of their size.
+// A copy that is shorter than kInlinedBelow also writes half of its size to `host`, from kInlinedBelow on.
 bool copyToGpu(GpuStream stream, void* gpu, void* host, std::size_t size);
 
-// From here to twice this size the driver copies by its copy engine. Shorter ones it writes by the engine that
-// computes, and where processes share a GPU, that one changes between them every 250 us: copyToGpu() makes two rows of
-// them.
+// From this size on the driver copies by its copy engine. What is shorter it writes by the engine that computes, and
+// where processes share a GPU, that engine changes between them every 250 us. So copyToGpu() makes two rows of it.
 inline constexpr std::size_t kInlinedBelow = 32u << 10;
 
 }  // namespace gloo_bypass::door

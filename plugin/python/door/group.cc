@@ -22,7 +22,7 @@ struct Group {
   int underWay;              // started and not ended; with the service's lock
   int owed;                  // of these all but receives: peers may need them; with the service's lock
   void* pinned;              // host memory for all-reduces of a GPU's vectors that go the short way; nullptr: none
-  std::size_t mostPinned;    // bytes of it
+  std::size_t pinnedBytes;   // bytes of it
   PyObject* pinnedBy;        // owned; has that memory
   bool pinnedIsInUse;        // with the GIL
   bool closing;
@@ -184,7 +184,7 @@ PyObject* pin(PyObject* self, PyObject* arguments) {
   Py_INCREF(keep);
   group->pinnedBy = keep;
   group->pinned = reinterpret_cast<void*>(address);
-  group->mostPinned = static_cast<std::size_t>(size);
+  group->pinnedBytes = static_cast<std::size_t>(size);
   Py_RETURN_NONE;
 }
 
@@ -192,7 +192,7 @@ PyObject* pin(PyObject* self, PyObject* arguments) {
 // to do takes as long as the program lets it, so a group may close meanwhile: the copies are no part of its calls.
 PyObject* allReduceOnGpu(Group* group, const PlainAllReduce& found, gloo_bypass_call call) {
   GpuStream stream = nullptr;
-  if (group->pinned == nullptr || group->pinnedIsInUse || found.size > group->mostPinned || found.isAsynchronous ||
+  if (group->pinned == nullptr || group->pinnedIsInUse || found.size > group->pinnedBytes || found.isAsynchronous ||
       !isCurrentGpu(found.gpu) || !currentStream(found.gpu, stream)) {
     Py_RETURN_FALSE;
   }
@@ -398,9 +398,11 @@ PyObject* isBusy(PyObject* self, PyObject*) { return PyBool_FromLong(underWay(of
 void dealloc(PyObject* self) {
   Group* const group = of(self);
   Py_XDECREF(closeGroup(self, nullptr));
-  Py_XDECREF(group->pinnedBy);
   // A forked child leaves its parent's group alone: its memory and threads are the parent's.
-  if (group->group == nullptr) Py_XDECREF(group->store);
+  if (group->group == nullptr) {
+    Py_XDECREF(group->store);
+    Py_XDECREF(group->pinnedBy);
+  }
   PyTypeObject* const type = Py_TYPE(self);
   PyObject_Free(self);
   Py_DECREF(reinterpret_cast<PyObject*>(type));
