@@ -161,12 +161,12 @@ Status FlatExecutor::run(const Call& call, TimePoint deadline) {
 // Every kind gives a rank alone what it has.
 void FlatExecutor::runAlone(const Call& call) {
   if (call.inputs.empty() || call.outputs.empty()) return;
-  const auto [input, count] = call.inputs[0];
+  const ConstBlock& input = call.inputs[0];
   std::byte* const output = call.outputs[0].data;
   if (reduces(call.kind) && call.type == ElementType::kBool) {
-    sum(call, output, count, [&](int) { return input; });  // any byte but 0 is 1
+    sum(call, output, input.count, [&](int) { return input.data; });  // any byte but 0 is 1
   } else {
-    copyUnlessSame(output, input, count * sizeOf(call.type));
+    copyUnlessSame(output, input.data, input.count * sizeOf(call.type));
   }
 }
 
@@ -259,12 +259,13 @@ Status FlatExecutor::reduceByParts(Lane& lane, const Call& call) {
     std::byte* slot = lane.slot();
     if (round > 0) {
       const auto [offset, bytes] = chunks.part(round - 1, rank_);
+      const std::byte* const own = input + offset;
       for (std::size_t done = 0; done < bytes; done += kPieceBytes) {
         const std::size_t piece = std::min(kPieceBytes, bytes - done);
         std::byte* staged = slot + placeOf(rank_) + done;
         std::byte* result = output != nullptr ? output + offset + done : staged;
         sum(call, result, piece / element,
-            [&](int rank) { return (rank == rank_ ? input + offset : lane.slotOf(rank) + placeOf(rank_)) + done; });
+            [&](int rank) { return (rank == rank_ ? own : lane.slotOf(rank) + placeOf(rank_)) + done; });
         if (output != nullptr) copyToPeers(staged, result, piece);
       }
     }
@@ -344,10 +345,10 @@ Status FlatExecutor::reduceScatter(Lane& lane, const Call& call) {
     for (int rank = 0; rank < ranks_; ++rank) {
       if (rank != rank_ && stagedBy(lane, rank, own.count * element, round) == nullptr) return rank;
     }
+    const std::byte* const input = own.data + offset;
     if (length > 0) {
-      sum(call, call.outputs[0].data + offset, length / element, [&](int rank) {
-        return rank == rank_ ? own.data + offset : lane.slotOf(rank) + placeOf(rank_) + kHeadBytes;
-      });
+      sum(call, call.outputs[0].data + offset, length / element,
+          [&](int rank) { return rank == rank_ ? input : lane.slotOf(rank) + placeOf(rank_) + kHeadBytes; });
     }
     return -1;
   };
