@@ -38,8 +38,7 @@ void SendQueue::waitForRoom(SlotIndex slot) {
 
 bool SendQueue::waitsForRoom(const Reference& reference) const {
   const Message& message = messages_[reference.slot];
-  return message.serial == reference.serial && !message.copied && message.state != State::kFree &&
-         message.state != State::kCancelled;
+  return message.serial == reference.serial && !message.copied && !message.completed && message.state != State::kFree;
 }
 
 bool SendQueue::starves(const Reference& reference) const {

@@ -708,6 +708,33 @@ TEST(Session, CancelSendThatThePortHasJustTaken_NoCompletionComes) {
   EXPECT_EQ(pair.a.sendsCompleted, 0u);
 }
 
+// The last message is announced, for want of credit, and waits for room to be copied. It is withdrawn while its
+// announcement is under way, and then the first ones make room.
+TEST(Session, CancelSendThatWaitsForRoomOnALongPath_IsNotCopied) {
+  constexpr int kLast = 60;
+  SessionConfig config;
+  config.maxBufferBytes = config.shortPathEagerBytes = 1 << 20;
+  for (milliseconds after(0); after < milliseconds(1500); after += milliseconds(20)) {
+    SessionPair pair(38, config, WireModel{.delay = milliseconds(50)});
+    pair.connectBoth();
+    ASSERT_TRUE(pair.runUntil([&] { return pair.established(); }));
+    pair.runFor(seconds(1));
+    const Bytes out = pattern(30'000, 1), other = pattern(100, 2);
+    for (int i = 1; i <= kLast; ++i) send(pair.a, i, tag(i), out);
+    pair.runFor(after);
+    const bool cancelled = pair.a.session->cancelSend(kLast);
+    pair.runFor(seconds(1));
+    EXPECT_TRUE(pair.established());
+    send(pair.a, kLast + 1, tag(kLast), other);
+    std::vector<Bytes> in(kLast, Bytes(out.size()));
+    for (int i = 1; i <= kLast; ++i) receive(pair.b, i, tag(i), in[static_cast<std::size_t>(i - 1)]);
+    ASSERT_TRUE(pair.runUntil([&] { return pair.b.receivesCompleted == kLast; }));
+    EXPECT_EQ(in[0], out);
+    in.back().resize(cancelled ? other.size() : out.size());
+    EXPECT_EQ(in.back(), cancelled ? other : out);
+  }
+}
+
 // One way: another continent, the next town.
 class SessionLongPath : public testing::TestWithParam<microseconds> {};
 
