@@ -43,9 +43,12 @@ bool UnboundBuffer::waitSend(int* rank, std::chrono::milliseconds timeout) {
 bool UnboundBuffer::wait(Direction direction, int* rank, std::chrono::milliseconds timeout) {
   if (timeout == ::gloo::transport::kUnsetTimeout) timeout = context_->getTimeout();
   Wait wait(group_, state_, direction);
+  std::string peers;
   if (wait.until(deadlineAfter(timeout), group_.busyPoll()) == WaitOutcome::kPending) {
-    // It may have completed between the deadline and now.
-    group_.exclusive([&] { (void)wait(); });
+    // It may have ended between the deadline and now.
+    group_.exclusive([&] {
+      if (!wait()) peers = giveUp(direction);
+    });
   }
   switch (wait.outcome()) {
     case WaitOutcome::kCompleted:
@@ -55,26 +58,26 @@ bool UnboundBuffer::wait(Direction direction, int* rank, std::chrono::millisecon
       return false;
     case WaitOutcome::kFailed:
       wait.throwFailure();
-    default:
-      timedOut(direction, timeout);
+    case WaitOutcome::kPending:
+    case WaitOutcome::kNothingPosted:
+      break;
   }
+  const bool sending = direction == Direction::kSend;
+  throw ::gloo::IoException(GLOO_ERROR_MSG("Timed out waiting ", timeout.count(), "ms for ", sending ? "send" : "recv",
+                                           " operation to complete: rank ", group_.rank(), sending ? ", to" : ", from",
+                                           peers.empty() ? " no one, nothing is pending" : peers));
 }
 
 // As over TCP, all pairs of the context are closed: the program will not wait for what is under way.
-void UnboundBuffer::timedOut(Direction direction, std::chrono::milliseconds timeout) {
-  const bool sending = direction == Direction::kSend;
+std::string UnboundBuffer::giveUp(Direction direction) {
   std::ostringstream peers;
-  group_.exclusive([&] {
-    for (Operation* o = state_.operations.next(); o != nullptr; o = o->byBuffer.next()) {
-      if (o->direction != direction) continue;
-      if (o->connection != nullptr) peers << " " << o->connection->describePeer();
-      for (const int source : o->sources) peers << " rank " << source;
-    }
-    group_.failAll(makeFailure(GLOO_ERROR_MSG("Application timeout caused pair closure (rank ", group_.rank(), ")")));
-  });
-  throw ::gloo::IoException(GLOO_ERROR_MSG("Timed out waiting ", timeout.count(), "ms for ", sending ? "send" : "recv",
-                                           " operation to complete: rank ", group_.rank(), sending ? ", to" : ", from",
-                                           peers.str().empty() ? " no one, nothing is pending" : peers.str()));
+  for (Operation* o = state_.operations.next(); o != nullptr; o = o->byBuffer.next()) {
+    if (o->direction != direction) continue;
+    if (o->connection != nullptr) peers << " " << o->connection->describePeer();
+    for (const int source : o->sources) peers << " rank " << source;
+  }
+  group_.failAll(makeFailure(GLOO_ERROR_MSG("Application timeout caused pair closure (rank ", group_.rank(), ")")));
+  return peers.str();
 }
 
 void UnboundBuffer::abortWaitRecv() { abortWait(Direction::kReceive); }

@@ -52,7 +52,7 @@ class UnboundBuffer final : public gloo_version::RemoteKeyBuffer {
 
  private:
   bool wait(Direction direction, int* rank, std::chrono::milliseconds timeout);
-  [[noreturn]] void timedOut(Direction direction, std::chrono::milliseconds timeout);
+  std::string giveUp(Direction direction);  // with exclusive access; " rank 3": for whom it waited
   void abortWait(Direction direction);
   Connection& connection(int rank) const;
   std::byte* checkedRange(std::size_t offset, std::size_t nbytes) const;
