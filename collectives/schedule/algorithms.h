@@ -49,4 +49,15 @@ Schedule twoLevelAllReduce(const Place& place, MakeSchedule betweenHosts);
 Schedule twoLevelRing(const Place& place);
 Schedule twoLevelOneShot(const Place& place);
 
+// rails.cc: within each host by parts, each of which its rank exchanges with one rank of each other host, and back.
+// Bytes cross between hosts for one trip, or two: sums that are sent back, and data that is sent on among more than 3
+// hosts. Rails: as in NCCL. K. Kandalla, H. Subramoni, G. Santhanaraman, M. Koop, D. K. Panda, Designing
+// multi-leader-based allgather algorithms for multi-core clusters, 2009.
+Schedule railsAllReduce(const Place& place);
+Schedule railsReduceScatter(const Place& place);
+Schedule railsAllGather(const Place& place);
+Schedule railsBroadcast(const Place& place);
+Schedule railsReduce(const Place& place);
+Schedule railsBarrier(const Place& place);
+
 }  // namespace gloo_bypass::collectives

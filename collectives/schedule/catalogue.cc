@@ -19,7 +19,8 @@ constexpr const char* kNames[] = {"one-shot",
                                   "dissemination",
                                   "two-level-ring",
                                   "two-level-one-shot",
-                                  "recursive-doubling"};
+                                  "recursive-doubling",
+                                  "two-level-rails"};
 static_assert(std::size(kNames) == kAlgorithms, "each algorithm has a name");
 
 constexpr AlgorithmRow kRows[] = {
@@ -37,19 +38,30 @@ constexpr AlgorithmRow kRows[] = {
      false},
     {Kind::kAllReduce, Algorithm::kTwoLevelOneShot, twoLevelOneShot, "3 rounds: to the leader, between leaders, back",
      false},
+    {Kind::kAllReduce, Algorithm::kTwoLevelRails, railsAllReduce,
+     "4 rounds, 2 of them between hosts; with h hosts 2 n (h - 1) / h bytes from each to others", false},
     {Kind::kReduce, Algorithm::kBinomial, binomialReduce, "log p rounds, n bytes", false},
     {Kind::kReduce, Algorithm::kDirect, directReduce, "2 rounds, n bytes"},
+    {Kind::kReduce, Algorithm::kTwoLevelRails, railsReduce,
+     "3 rounds, 1 of them between hosts; beyond 3 hosts 4, 2 of them", false},
     {Kind::kReduceScatter, Algorithm::kDirect, directReduceScatter, "1 round, n (p - 1) / p bytes"},
     {Kind::kReduceScatter, Algorithm::kRing, ringReduceScatter, "p - 1 rounds, n (p - 1) / p bytes", false},
+    {Kind::kReduceScatter, Algorithm::kTwoLevelRails, railsReduceScatter,
+     "2 rounds, 1 of them between hosts; with h hosts n (h - 1) / h bytes from each", false},
     {Kind::kAllGather, Algorithm::kDirect, directAllGather, "1 round, n (p - 1) / p bytes"},
     {Kind::kAllGather, Algorithm::kRing, ringAllGather, "p - 1 rounds, n (p - 1) / p bytes"},
+    {Kind::kAllGather, Algorithm::kTwoLevelRails, railsAllGather,
+     "2 rounds, 1 of them between hosts; a rank's block once to each host"},
     {Kind::kGather, Algorithm::kDirect, directGather, "1 round"},
     {Kind::kBroadcast, Algorithm::kBinomial, binomialBroadcast, "log p rounds, up to n log p bytes"},
     {Kind::kBroadcast, Algorithm::kScatterAllGather, scatterAllGatherBroadcast,
      "log p + p - 1 rounds, about 2 n bytes"},
+    {Kind::kBroadcast, Algorithm::kTwoLevelRails, railsBroadcast,
+     "3 rounds, 1 of them between hosts; beyond 3 hosts 4, 2 of them"},
     {Kind::kScatter, Algorithm::kDirect, directScatter, "1 round"},
     {Kind::kAllToAll, Algorithm::kDirect, pairwiseAllToAll, "p - 1 exchanges, none waits for another"},
     {Kind::kBarrier, Algorithm::kDissemination, disseminationBarrier, "log p rounds"},
+    {Kind::kBarrier, Algorithm::kTwoLevelRails, railsBarrier, "2 rounds, 1 of them between hosts"},
 };
 
 }  // namespace

@@ -25,13 +25,15 @@ enum class Algorithm : std::uint8_t {
   kTwoLevelRing,
   kTwoLevelOneShot,
   kRecursiveDoubling,
+  kTwoLevelRails,
   kEnd,  // no algorithm
 };
 inline constexpr int kAlgorithms = static_cast<int>(Algorithm::kEnd);
 
-// Whether it first goes to one rank of each host: worth it only among hosts of several ranks.
+// Whether data moves within each host first: worth it only among hosts of several ranks.
 constexpr bool isTwoLevel(Algorithm algorithm) {
-  return algorithm == Algorithm::kTwoLevelRing || algorithm == Algorithm::kTwoLevelOneShot;
+  return algorithm == Algorithm::kTwoLevelRing || algorithm == Algorithm::kTwoLevelOneShot ||
+         algorithm == Algorithm::kTwoLevelRails;
 }
 
 const char* nameOf(Algorithm algorithm);  // "halving-doubling"

@@ -26,9 +26,13 @@ constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB;
 
 const std::vector<Rule>& builtInRules() {
   constexpr int kAll = INT_MAX;
+  constexpr int kMostOnRails = 64;  // more were not measured: a rank exchanges messages with every host
+  constexpr const char* kCrossesOnce = "few trips and few bytes between hosts, over all their ranks at a time";
   static const std::vector<Rule> rules = {
-      {Kind::kAllReduce, 16 * kKiB, 16, true, Algorithm::kTwoLevelOneShot, "short: one message each way between hosts"},
+      {Kind::kAllReduce, 16 * kKiB, kMostOnRails, true, Algorithm::kTwoLevelOneShot,
+       "short: one message each way between hosts"},
       {Kind::kAllReduce, 256 * kKiB, 8, true, Algorithm::kTwoLevelOneShot, "few messages, and few between hosts"},
+      {Kind::kAllReduce, kAny, kMostOnRails, true, Algorithm::kTwoLevelRails, kCrossesOnce},
       {Kind::kAllReduce, 16 * kKiB, 4, false, Algorithm::kOneShot,
        "short: one network round costs more than the bytes"},
       {Kind::kAllReduce, 4 * kKiB, 16, false, Algorithm::kOneShot,
@@ -39,18 +43,25 @@ const std::vector<Rule>& builtInRules() {
        "long: least bytes, and one peer at a time sends to a rank"},
       {Kind::kAllReduce, kAny, kAll, false, Algorithm::kDirect, "it adds in the order of ranks"},
       {Kind::kReduce, kMiB, kAll, false, Algorithm::kBinomial, "short: few rounds, few messages"},
+      {Kind::kReduce, kAny, kMostOnRails, true, Algorithm::kTwoLevelRails, kCrossesOnce},
       {Kind::kReduce, kAny, kAll, false, Algorithm::kDirect, "long: all ranks add a part"},
+      {Kind::kReduceScatter, 64 * kKiB, 16, true, Algorithm::kDirect, "short: one round"},
+      {Kind::kReduceScatter, kAny, kMostOnRails, true, Algorithm::kTwoLevelRails, kCrossesOnce},
       {Kind::kReduceScatter, kMiB, 16, false, Algorithm::kDirect, "one round"},
       {Kind::kReduceScatter, kAny, kAll, false, Algorithm::kRing, "long: one peer at a time sends to a rank"},
       {Kind::kReduceScatter, kAny, kAll, false, Algorithm::kDirect, "it adds in the order of ranks"},
+      {Kind::kAllGather, 64 * kKiB, 16, true, Algorithm::kDirect, "short: one round"},
+      {Kind::kAllGather, kAny, kMostOnRails, true, Algorithm::kTwoLevelRails, kCrossesOnce},
       {Kind::kAllGather, kMiB, 16, false, Algorithm::kDirect, "one round"},
       {Kind::kAllGather, kAny, kAll, false, Algorithm::kRing, "long: one peer at a time sends to a rank"},
       {Kind::kGather, kAny, kAll, false, Algorithm::kDirect, "all data goes to one rank, whatever the way"},
       {Kind::kBroadcast, 256 * kKiB, kAll, false, Algorithm::kBinomial, "short: few rounds"},
+      {Kind::kBroadcast, kAny, kMostOnRails, true, Algorithm::kTwoLevelRails, kCrossesOnce},
       {Kind::kBroadcast, kAny, kAll, false, Algorithm::kScatterAllGather,
        "long: no rank sends more than twice the data"},
       {Kind::kScatter, kAny, kAll, false, Algorithm::kDirect, "all data comes from one rank, whatever the way"},
       {Kind::kAllToAll, kAny, kAll, false, Algorithm::kDirect, "each block goes straight to its rank"},
+      {Kind::kBarrier, kAny, kMostOnRails, true, Algorithm::kTwoLevelRails, "one trip between hosts"},
       {Kind::kBarrier, kAny, kAll, false, Algorithm::kDissemination, "few rounds"},
   };
   return rules;
@@ -142,6 +153,7 @@ Result<Rule> ruleIn(const Json& json) {
     made.upToRanks = json["up_to_ranks"].get<int>();
   }
   made.sharedHostsOnly = json.value("shared_hosts_only", false);
+  made.ownHostsOnly = json.value("own_hosts_only", false);
   made.why = printable(json.value("why", std::string()).substr(0, kMostWhy));
   return made;
 }
@@ -151,13 +163,15 @@ Json jsonOf(const Rule& rule) {
   if (rule.upToBytes != kAny) json["up_to_bytes"] = rule.upToBytes;
   if (rule.upToRanks != INT_MAX) json["up_to_ranks"] = rule.upToRanks;
   if (rule.sharedHostsOnly) json["shared_hosts_only"] = true;
+  if (rule.ownHostsOnly) json["own_hosts_only"] = true;
   return json;
 }
 
 }  // namespace
 
 Choice choiceOf(Algorithm algorithm, int size) {
-  const bool addsSeveral = addsSeveralMessages(algorithm);
+  // Rails may cross to far hosts, which long slices fill; between near ones shorter slices were not faster.
+  const bool addsSeveral = addsSeveralMessages(algorithm) && algorithm != Algorithm::kTwoLevelRails;
   const std::size_t slice = addsSeveral ? kSliceBytesOfManySums : kSliceBytes;
   const std::size_t each = slice / static_cast<std::size_t>(std::max(1, size));
   return {.algorithm = algorithm,
@@ -241,6 +255,7 @@ const Rule& ChoiceTable::ruleFor(const Circumstances& circumstances) const {
   const auto fits = [&](const Rule& rule) {
     return rule.kind == circumstances.kind && circumstances.bytes <= rule.upToBytes &&
            circumstances.ranks <= rule.upToRanks && (!rule.sharedHostsOnly || circumstances.sharedHosts) &&
+           (!rule.ownHostsOnly || !circumstances.sharedHosts) &&
            (!inOrder_ || findAlgorithm(rule.kind, rule.algorithm)->addsInOrder);
   };
   const auto own = std::find_if(rules_.begin(), rules_.end(), fits);
@@ -264,6 +279,7 @@ std::string ChoiceTable::explain(const Circumstances& circumstances) const {
   }
   if (rule.upToRanks != INT_MAX) limits += fmt::format(" up to {} ranks", rule.upToRanks);
   if (rule.sharedHostsOnly) limits += " with several ranks a host";
+  if (rule.ownHostsOnly) limits += " where no ranks share a host";
   return fmt::format("{} of {} bytes among {} ranks: {} ({}). {}; the rule holds{}", nameOf(circumstances.kind),
                      circumstances.bytes, circumstances.ranks, nameOf(rule.algorithm),
                      findAlgorithm(rule.kind, rule.algorithm)->cost, rule.why,

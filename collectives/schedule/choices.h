@@ -40,9 +40,10 @@ struct Rule {
   Kind kind = Kind::kBarrier;
   std::size_t upToBytes = SIZE_MAX;
   int upToRanks = INT_MAX;
-  bool sharedHostsOnly = false;
+  bool sharedHostsOnly = false;  // if some ranks share hosts
   Algorithm algorithm = Algorithm::kDirect;
-  std::string why;  // for people
+  std::string why;            // for people
+  bool ownHostsOnly = false;  // if there are not several hosts of which one has several ranks
 
   bool operator==(const Rule&) const = default;
 };
@@ -74,7 +75,7 @@ class ChoiceTable {
   std::string explain(const Circumstances& circumstances) const;
 
   // JSON: {"gloo_bypass_choices": 1, "in_order": false, "rules": [{"kind": "all-reduce", "up_to_bytes": 16384,
-  // "up_to_ranks": 4, "algorithm": "one-shot", "why": "..."}]}. A limit that is absent is none.
+  // "up_to_ranks": 4, "own_hosts_only": true, "algorithm": "one-shot", "why": "..."}]}. A limit that is absent is none.
   std::string text() const;
 
   bool operator==(const ChoiceTable&) const = default;

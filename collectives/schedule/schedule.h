@@ -3,7 +3,8 @@
 // A part is an index range of the data: the vector of an all-reduce is cut into as many parts as the algorithm wants;
 // in an all-gather part p is rank p's block; in an all-to-all part s * size + d is the block from rank s to rank d. A
 // rank holds the parts of its input at first. A step that receives overwrites or reduces what the rank holds, and the
-// executor decides where that lies.
+// executor decides where that lies: in the rank's output, or, where it wants none, apart for each step. A step that
+// sends several parts of a vector finds them in one place; of blocks a step has one.
 //
 // Whoever executes a schedule may start a step as soon as the steps in its `after` have ended, whatever its round:
 // rounds order the steps and are for people. The n-th message that a sends to b is the n-th that b receives from a, so

@@ -17,9 +17,12 @@ void useAll(const ChoiceTable& table) {
   for (int kind = 0; kind < kKinds; ++kind) {
     for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}, SIZE_MAX / 2}) {
       for (const int ranks : {1, 7, 1000}) {
-        const Circumstances now{.kind = static_cast<Kind>(kind), .bytes = bytes, .ranks = ranks};
-        GLOO_BYPASS_CHECK(table.choose(now).partBytes > 0);
-        checkLine(table.explain(now));
+        for (const bool shared : {false, true}) {
+          const Circumstances now{
+              .kind = static_cast<Kind>(kind), .bytes = bytes, .ranks = ranks, .sharedHosts = shared};
+          GLOO_BYPASS_CHECK(table.choose(now).partBytes > 0);
+          checkLine(table.explain(now));
+        }
       }
     }
   }

@@ -62,6 +62,13 @@ std::vector<Rule> rulesOf(const Sizes& sizes, double tolerance, int upToRanks) {
   return rules;
 }
 
+bool hasTwoLevels(const Sizes& sizes) {
+  return std::any_of(sizes.begin(), sizes.end(), [](const auto& each) {
+    return std::any_of(each.second.begin(), each.second.end(),
+                       [](const Measured& one) { return isTwoLevel(one.algorithm); });
+  });
+}
+
 Sizes withoutTwoLevels(Sizes sizes) {
   for (auto& [bytes, candidates] : sizes)
     std::erase_if(candidates, [](const Measured& one) { return isTwoLevel(one.algorithm); });
@@ -79,11 +86,14 @@ std::vector<Rule> fastestRules(std::vector<Measured> measured, double tolerance)
     for (const auto& [ranks, sizes] : byRanks) {
       const int upToRanks = ranks == byRanks.rbegin()->first ? INT_MAX : ranks;
       std::vector<Rule> found = rulesOf(sizes, tolerance, upToRanks);
-      if (std::any_of(found.begin(), found.end(), [](const Rule& rule) { return isTwoLevel(rule.algorithm); })) {
+      const bool wins =
+          std::any_of(found.begin(), found.end(), [](const Rule& rule) { return isTwoLevel(rule.algorithm); });
+      if (wins) {
         for (Rule& rule : found) rule.sharedHostsOnly = true;
         rules.insert(rules.end(), found.begin(), found.end());
         found = rulesOf(withoutTwoLevels(sizes), tolerance, upToRanks);
       }
+      for (Rule& rule : found) rule.ownHostsOnly = wins || !hasTwoLevels(sizes);
       rules.insert(rules.end(), found.begin(), found.end());
     }
   }

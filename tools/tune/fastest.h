@@ -19,7 +19,7 @@ struct Measured {
 // For each kind and number of ranks, sizes ascending: the fastest algorithm, or that of the size before while it is at
 // most `tolerance` (0.05: 5 %) slower. Between two sizes the limit is their geometric mean. The rules of the greatest
 // number of ranks hold for more, too. Where a two-level algorithm is the fastest, the rules are for hosts of several
-// ranks, and those of the other algorithms follow for others.
+// ranks, and those of the other algorithms follow for others. Where none was measured, no rules are for such hosts.
 std::vector<collectives::Rule> fastestRules(std::vector<Measured> measured, double tolerance);
 
 }  // namespace gloo_bypass

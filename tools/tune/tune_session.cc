@@ -28,8 +28,6 @@ namespace gloo_bypass {
 namespace {
 
 using collectives::Algorithm;
-using collectives::AlgorithmRow;
-using collectives::algorithms;
 using collectives::Block;
 using collectives::Call;
 using collectives::ChoiceTable;
@@ -40,6 +38,7 @@ using collectives::Group;
 using collectives::isTwoLevel;
 using collectives::kAlgorithms;
 using collectives::Kind;
+using collectives::kKinds;
 using collectives::nameOf;
 using collectives::shareHosts;
 using Json = nlohmann::json;
@@ -48,17 +47,6 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMostOperations = 50, kLeastOperations = 3, kBytesOfARound = 8 << 20;
 std::uint64_t operationsOf(std::uint64_t bytes) {
   return std::clamp(kBytesOfARound / std::max<std::uint64_t>(1, bytes), kLeastOperations, kMostOperations);
-}
-
-// Kinds with more than one algorithm.
-std::vector<Kind> kindsWithAChoice() {
-  std::map<Kind, int> rows;
-  for (const AlgorithmRow& row : algorithms()) ++rows[row.kind];
-  std::vector<Kind> kinds;
-  for (const auto& [kind, count] : rows) {
-    if (count > 1) kinds.push_back(kind);
-  }
-  return kinds;
 }
 
 // A call of `bytes` in all among `size` ranks, in memory that lives as long as it.
@@ -77,6 +65,8 @@ class Vectors {
     };
     call_ = {.kind = kind, .type = ElementType::kFloat32};
     switch (kind) {
+      case Kind::kBarrier:
+        break;
       case Kind::kReduceScatter:
         for (const Block& one : blocks(input)) inputs_.push_back({one.data, one.count});
         outputs_ = {{output, block}};
@@ -133,13 +123,14 @@ class Tuning {
     meeting.claimRank();
     std::vector<std::string> identities;
     for (const Json& host : meeting.gather("hosts", collectives::hostIdentity())) identities.push_back(host);
-    const Json shared = meeting.broadcast("shared", shareHosts(collectives::hostsOf(identities)));
+    const std::vector<int> hostOf = meeting.broadcast("hosts of ranks", collectives::hostsOf(identities));
     std::vector<Json> mine;
     for (const int ranks : groupSizes()) {
       // Ranks that have no part in the smaller groups wait for them here, as long as it takes.
       stage_ = fmt::format("waiting for the group of {} ranks", ranks);
       exchange_.meet(fmt::format("group/{}", ranks));
-      if (rank_ < ranks) measureGroup(ranks, shared.get<bool>() && ranks == size_, mine);
+      const auto hosts = std::span(hostOf).first(static_cast<std::size_t>(ranks));
+      if (rank_ < ranks) measureGroup(ranks, shareHosts(hosts), mine);
     }
     stage_ = "handing the times to rank 0";
     const std::vector<Json> all = exchange_.gather("times", mine);
@@ -184,7 +175,16 @@ class Tuning {
             "rank on each host");
       }
     }
-    for (const Kind kind : kindsWithAChoice()) {
+    for (int k = 0; k < kKinds; ++k) {
+      const auto kind = static_cast<Kind>(k);
+      const auto choices = std::count_if(candidates.begin(), candidates.end(), [&](const Candidate& candidate) {
+        return findAlgorithm(kind, candidate.algorithm) != nullptr;
+      });
+      if (choices < 2) continue;
+      if (kind == Kind::kBarrier) {
+        measureSize(kind, 0, ranks, candidates, times);
+        continue;
+      }
       for (std::uint64_t bytes = options_.minBytes; bytes <= options_.maxBytes; bytes *= options_.factor) {
         measureSize(kind, bytes, ranks, candidates, times);
       }

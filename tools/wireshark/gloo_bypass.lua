@@ -48,7 +48,7 @@ local reductions = {
 local algorithms = {
   [0] = "one-shot", [1] = "direct", [2] = "ring", [3] = "bidirectional-ring", [4] = "halving-doubling", [5] = "double-tree",
   [6] = "binomial", [7] = "scatter-all-gather", [8] = "dissemination", [9] = "two-level-ring", [10] = "two-level-one-shot",
-  [11] = "recursive-doubling",
+  [11] = "recursive-doubling", [12] = "two-level-rails",
 }
 local statuses = { [0] = "wrong", [1] = "right", [2] = "not checked: not all of it was captured", [3] = "not checked" }
 local WRONG, RIGHT, CUT, UNCHECKED = 0, 1, 2, 3

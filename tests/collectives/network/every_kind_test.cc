@@ -43,9 +43,16 @@ TEST_P(Network_EveryKind, AnyCountRootAndAlgorithm_GivesThePlainResult) {
   }
 }
 
+// With 2 ranks they share a host, with more the hosts are several.
+test::Change twoRanksAHost(int size) {
+  return [size](NetworkOptions& options) {
+    for (int rank = 0; rank < size; ++rank) options.hostOf.push_back(rank / 2);
+  };
+}
+
 TEST_P(Network_EveryKind, SeveralSlices_GiveThePlainResult) {
-  for (const int size : {2, 3}) {
-    auto executors = test::connected(GetParam(), size);
+  for (const int size : {2, 3, 4}) {
+    auto executors = test::connected(GetParam(), size, twoRanksAHost(size));
     test::inThreads(size, [&](int rank) {
       for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kBroadcast, Kind::kAllGather, Kind::kReduceScatter,
                               Kind::kAllToAll}) {
@@ -60,7 +67,7 @@ TEST_P(Network_EveryKind, SeveralSlices_GiveThePlainResult) {
 // Each rank announces all, and some of them begin before their turn. Ranks come to them at different times.
 TEST_P(Network_EveryKind, AnnouncedBeforeTheFirstOne_GiveThePlainResults) {
   for (const int size : {2, 3, 4}) {
-    auto executors = test::connected(GetParam(), size);
+    auto executors = test::connected(GetParam(), size, twoRanksAHost(size));
     test::inThreads(size, [&](int rank) {
       Executor& executor = *executors[static_cast<std::size_t>(rank)];
       std::vector<Case> cases;
@@ -111,10 +118,12 @@ TEST_P(Network_EveryKind, AnnouncedForOneVector_RunOneAfterTheOther) {
 
 TEST_P(Network_EveryKind, AverageAndMaximum_GiveThePlainResult) {
   constexpr int kSize = 4;
-  for (const Algorithm algorithm :
-       {Algorithm::kOneShot, Algorithm::kRing, Algorithm::kDoubleTree, Algorithm::kDirect, Algorithm::kBinomial}) {
-    auto executors =
-        test::connected(GetParam(), kSize, [&](NetworkOptions& options) { options.choices.prefer(algorithm); });
+  for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kRing, Algorithm::kDoubleTree, Algorithm::kDirect,
+                                    Algorithm::kBinomial, Algorithm::kTwoLevelRails}) {
+    auto executors = test::connected(GetParam(), kSize, [&](NetworkOptions& options) {
+      options.choices.prefer(algorithm);
+      twoRanksAHost(kSize)(options);
+    });
     test::inThreads(kSize, [&](int rank) {
       for (const Kind kind : {Kind::kAllReduce, Kind::kReduce, Kind::kReduceScatter}) {
         for (const Reduction reduction : {Reduction::kAverage, Reduction::kMax}) {

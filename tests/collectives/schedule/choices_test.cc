@@ -42,8 +42,21 @@ TEST(Choices_BuiltIn, HostsWithSeveralRanks_TakeTwoLevelsForWhatIsNotLong) {
     EXPECT_NE(chosen(bytes, 8, false), Algorithm::kTwoLevelOneShot) << bytes;
   }
   EXPECT_EQ(chosen(4, 16, true), Algorithm::kTwoLevelOneShot);
-  EXPECT_NE(chosen(4, 64, true), Algorithm::kTwoLevelOneShot);
+  EXPECT_EQ(chosen(4, 64, true), Algorithm::kTwoLevelOneShot);
+  EXPECT_NE(chosen(4, 65, true), Algorithm::kTwoLevelOneShot);
   EXPECT_NE(chosen(4 << 20, 8, true), Algorithm::kTwoLevelOneShot);
+}
+
+TEST(Choices_BuiltIn, HostsWithSeveralRanks_TakeRailsForWhatIsLong) {
+  for (const Kind kind :
+       {Kind::kAllReduce, Kind::kReduce, Kind::kReduceScatter, Kind::kAllGather, Kind::kBroadcast, Kind::kBarrier}) {
+    for (const int ranks : {3, 16, 64}) {
+      EXPECT_EQ(ChoiceTable().choose(of(kind, 4 << 20, ranks, true)).algorithm, Algorithm::kTwoLevelRails)
+          << nameOf(kind) << " " << ranks;
+      EXPECT_NE(ChoiceTable().choose(of(kind, 4 << 20, ranks, false)).algorithm, Algorithm::kTwoLevelRails);
+    }
+    EXPECT_NE(ChoiceTable().choose(of(kind, 4 << 20, 65, true)).algorithm, Algorithm::kTwoLevelRails);
+  }
 }
 
 // Where a step adds several messages they wait in memory: smaller slices stay in the cache.
@@ -53,8 +66,9 @@ TEST(Choices_Slices, SeveralMessagesToAdd_AreSmaller) {
                                     Algorithm::kTwoLevelRing, Algorithm::kTwoLevelOneShot}) {
     EXPECT_EQ(choiceOf(algorithm, 8).partBytes, 256 * kKiB) << nameOf(algorithm);
   }
-  for (const Algorithm algorithm : {Algorithm::kRing, Algorithm::kBidirectionalRing, Algorithm::kHalvingDoubling,
-                                    Algorithm::kBinomial, Algorithm::kScatterAllGather, Algorithm::kDissemination}) {
+  for (const Algorithm algorithm :
+       {Algorithm::kRing, Algorithm::kBidirectionalRing, Algorithm::kHalvingDoubling, Algorithm::kBinomial,
+        Algorithm::kScatterAllGather, Algorithm::kDissemination, Algorithm::kTwoLevelRails}) {
     EXPECT_EQ(choiceOf(algorithm, 8).partBytes, 1024 * kKiB) << nameOf(algorithm);
   }
 }
@@ -117,7 +131,10 @@ TEST(Choices_Text, WrittenAndRead_IsTheSame) {
   rule.upToRanks = 8;
   rule.sharedHostsOnly = true;
   rule.why = "measured";
-  table.prefer({rule});
+  Rule other = rule;
+  other.sharedHostsOnly = false;
+  other.ownHostsOnly = true;
+  table.prefer({rule, other});
   table.keepOrderOfRanks();
   const auto read = ChoiceTable::parse(table.text());
   ASSERT_TRUE(read) << read.error().message;
@@ -133,6 +150,16 @@ TEST(Choices_Rule, OfSharedHosts_HoldsThereOnly) {
   table.prefer({rule});
   EXPECT_EQ(table.choose(of(Kind::kAllReduce, 1 << 30, 4, true)).algorithm, Algorithm::kTwoLevelRing);
   EXPECT_EQ(table.choose(of(Kind::kAllReduce, 1 << 30, 4, false)).algorithm, Algorithm::kRing);
+}
+
+TEST(Choices_Rule, OfHostsOfOneRank_HoldsThereOnly) {
+  const auto table = ChoiceTable::parse(
+      R"({"gloo_bypass_choices":1,"rules":[{"kind":"all-reduce","algorithm":"double-tree","own_hosts_only":true}]})");
+  ASSERT_TRUE(table) << table.error().message;
+  const Circumstances own = of(Kind::kAllReduce, 1 << 30, 4, false), shared = of(Kind::kAllReduce, 1 << 30, 4, true);
+  EXPECT_EQ(table.value().choose(own).algorithm, Algorithm::kDoubleTree);
+  EXPECT_NE(table.value().choose(shared).algorithm, Algorithm::kDoubleTree);
+  EXPECT_THAT(table.value().explain(own), HasSubstr("where no ranks share a host"));
 }
 
 TEST(Choices_Text, WrongOnes_AreRefusedWithTheRule) {

@@ -60,6 +60,20 @@ TEST(Fastest_Rules, TwoLevelsAreFastest_HoldForSharedHostsOnly) {
   EXPECT_EQ(chosen(rules, 10'000, 8), Algorithm::kRing);
 }
 
+// What was not measured there may be faster where ranks share hosts.
+TEST(Fastest_Rules, NoTwoLevelsMeasured_HoldForHostsOfOneRankOnly) {
+  const auto rules = fastestRules({took(1, Algorithm::kOneShot, 1 << 20), took(2, Algorithm::kRing, 1 << 20)}, 0.05);
+  EXPECT_EQ(chosen(rules, 1 << 20, 2), Algorithm::kOneShot);
+  EXPECT_EQ(chosen(rules, 1 << 20, 4, true), chosen({}, 1 << 20, 4, true));
+}
+
+TEST(Fastest_Rules, TwoLevelsAreSlower_OthersHoldForAllHosts) {
+  const auto rules =
+      fastestRules({took(2, Algorithm::kTwoLevelRails, 1 << 20), took(1, Algorithm::kRing, 1 << 20)}, 0.05);
+  EXPECT_EQ(chosen(rules, 1 << 20, 4), Algorithm::kRing);
+  EXPECT_EQ(chosen(rules, 1 << 20, 4, true), Algorithm::kRing);
+}
+
 TEST(Fastest_Rules, NothingMeasured_AreNone) { EXPECT_TRUE(fastestRules({}, 0.05).empty()); }
 
 }  // namespace
