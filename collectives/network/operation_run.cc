@@ -160,9 +160,7 @@ Status OperationRun::beginSlices() {
 bool OperationRun::allowAnotherSlice() {
   const bool waitsOnly = sends_ && sendsUnderWay_ == 0 && noRoom_.empty();
   if (!waitsOnly || slicesAtOnce_ >= order_.choice.mostSlices || nextSlice_ == layout_->slices()) return false;
-  // A sum of elements that are another rank's in the end stays in the slice's own memory.
-  const bool setsSumsAside = dividesFirst_ || call_.kind == Kind::kReduce || call_.kind == Kind::kReduceScatter;
-  if (setsSumsAside && (slicesAtOnce_ + 1) * slices_[0].memoryBytes() > kMostAsideBytes) return false;
+  if ((slicesAtOnce_ + 1) * slices_[0].asideBytes() > kMostAsideBytes) return false;
   ++slicesAtOnce_;
   return true;
 }

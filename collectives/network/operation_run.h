@@ -31,8 +31,7 @@ namespace gloo_bypass::collectives {
 
 class OperationRun final : private TransferOwner {
  public:
-  // Slices beyond kSlicesUnderWay begin only while all of them together set aside no more than this for sums that have
-  // no place in the output.
+  // Slices beyond kSlicesUnderWay begin only while all of them together set aside no more than this.
   static constexpr std::size_t kMostAsideBytes = 64u << 20;
 
   // `peers` by rank, null for this rank; they and `copies` must outlive this.

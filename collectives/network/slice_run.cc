@@ -17,7 +17,7 @@ void SliceRun::begin(const Schedule& schedule, const DataLayout& layout, std::si
   steps_.assign(stepsLeft_, {});
   transfers_.clear();
   asides_.clear();
-  reserved_ = 0;
+  reserved_ = asideBytes_ = 0;
   for (std::size_t i = 0; i < schedule.steps.size(); ++i) {
     const Step& step = schedule.steps[i];
     StepState& state = steps_[i];
@@ -42,6 +42,7 @@ void SliceRun::begin(const Schedule& schedule, const DataLayout& layout, std::si
     const Region region = layout.region(index, {part, part + 1});
     if (region.input != nullptr) reserved_ += region.count * layout.elementBytes();
   }
+  asideBytes_ += reserved_ - divided;
   if (reserved_ > memoryBytes_) {
     memory_ = std::make_unique_for_overwrite<std::byte[]>(reserved_);
     memoryBytes_ = reserved_;
@@ -65,6 +66,7 @@ void SliceRun::divide(std::byte* to, const Call& call, int divisor) {
 }
 
 void SliceRun::reserve(const Step& step, const StepState& state) {
+  const std::size_t before = reserved_;
   for (const int peer : step.peers) {
     Aside& aside = asides_.emplace_back();
     const bool inPlace =
@@ -73,6 +75,9 @@ void SliceRun::reserve(const Step& step, const StepState& state) {
     aside.offset = reserved_;
     reserved_ += (state.region.count * layout_->elementBytes() + kLine - 1) / kLine * kLine;
   }
+  const bool addsOnArrival =
+      step.action == Action::kReduce && step.peers.size() == 2 && step.waitsFor == 0 && state.region.output != nullptr;
+  if (!addsOnArrival) asideBytes_ += reserved_ - before;
 }
 
 const std::byte* SliceRun::source(std::size_t step) const {

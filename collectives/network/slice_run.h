@@ -41,7 +41,9 @@ class SliceRun {
   bool active() const { return stepsLeft_ > 0 || unfinished_; }
   bool stepsOver() const { return stepsLeft_ == 0; }
   std::size_t index() const { return index_; }
-  std::size_t memoryBytes() const { return reserved_; }  // of its own that this slice may use
+  // Of its own memory, what it needs if all goes well: messages that are added to a rank's own input while they arrive
+  // take none, unless the sum is another rank's.
+  std::size_t asideBytes() const { return asideBytes_; }
   std::vector<StepState>& steps() { return steps_; }
   // To or from the step's peers[place].
   Transfer& transfer(std::size_t step, std::size_t place) { return transfers_[steps_[step].firstTransfer + place]; }
@@ -90,7 +92,7 @@ class SliceRun {
   std::vector<const std::byte*> places_;   // of each part
   std::vector<const std::byte*> sources_;  // of one sum
   std::unique_ptr<std::byte[]> memory_;
-  std::size_t memoryBytes_ = 0, reserved_ = 0;
+  std::size_t memoryBytes_ = 0, reserved_ = 0, asideBytes_ = 0;
 };
 
 }  // namespace gloo_bypass::collectives

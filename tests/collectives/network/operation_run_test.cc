@@ -90,15 +90,15 @@ int sentBeforeAnythingComes(bool endsSends, const Case& test) {
   EXPECT_TRUE(peers[1]->open(transport, {}).ok());
   OutgoingCopies copies(8);
   OperationRun run(0, peers, copies);
-  const Schedule schedule = findAlgorithm(kind, choice.algorithm)->make({.rank = 0, .size = 2});
+  const int root = 1;
+  const Schedule schedule = findAlgorithm(kind, choice.algorithm)->make({.rank = 0, .size = 2, .root = root});
   const std::size_t each = slices * choice.partBytes / sizeof(float);
   const auto memory = std::make_unique_for_overwrite<float[]>(2 * each);
   auto* const bytes = reinterpret_cast<std::byte*>(memory.get());
-  const bool scatters = kind == Kind::kReduceScatter;
-  const std::vector<ConstBlock> inputs = scatters ? std::vector<ConstBlock>{{bytes, each}, {bytes + 4 * each, each}}
-                                                  : std::vector<ConstBlock>{{bytes, 2 * each}};
-  const Block output{bytes, scatters ? each : 2 * each};
-  const Call call{.kind = kind, .type = ElementType::kFloat32, .inputs = inputs, .outputs = {&output, 1}};
+  const ConstBlock input{bytes, 2 * each};
+  const Block output{bytes, 2 * each};
+  Call call{.kind = kind, .type = ElementType::kFloat32, .root = root, .inputs = {&input, 1}};
+  if (kind == Kind::kAllReduce) call.outputs = {&output, 1};
   const Status begun = run.begin(call, {.number = 1, .choice = choice, .schedule = &schedule, .place = 0, .size = 2});
   EXPECT_TRUE(begun.ok());
   run.cancel();
@@ -119,9 +119,17 @@ TEST(OperationRun, NothingLeftToSend_BeginsMoreSlices_UpToABound) {
             static_cast<int>(kSlicesUnderWay));
 }
 
-// Of many ranks most sums are another rank's: they have no place here but the slice's.
+// Whatever its length, a message that is added to this rank's input while it arrives takes no memory.
+TEST(OperationRun, SumsAreAddedOnArrival_MemoryBoundsNothing) {
+  Case test{.slices = 20};
+  test.choice.partBytes = OperationRun::kMostAsideBytes / 8;
+  EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, test), static_cast<int>(kMostSlicesUnderWay));
+}
+
+// A sum that is another rank's has no place here but the slice's.
 TEST(OperationRun, SumsAreSetAside_MemoryBoundsTheSlices) {
-  Case test{.slices = 20, .kind = Kind::kReduceScatter};
+  Case test{.slices = 20, .kind = Kind::kReduce, .choice = choiceOf(Algorithm::kDirect, 2)};
+  test.choice.mostSlices = kMostSlicesUnderWay;
   EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, test), static_cast<int>(kMostSlicesUnderWay));
   test.choice.partBytes = OperationRun::kMostAsideBytes / 8;
   EXPECT_EQ(sentBeforeAnythingComes(/*endsSends=*/true, test), 8);
