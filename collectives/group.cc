@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collectives/card.h"
+#include "collectives/hierarchical/far_hosts.h"
 #include "collectives/hierarchical/hierarchical_executor.h"
 #include "collectives/link.h"
 #include "collectives/memory/flat_executor.h"
@@ -183,23 +184,19 @@ Result<std::unique_ptr<NetworkExecutor>> connectAll(const GroupOptions& options,
   return NetworkExecutor::connect(network, std::move(transport).value(), rendezvous);
 }
 
-Result<std::unique_ptr<Group>> overChannels(const GroupOptions& options, const Link& link, std::vector<int> hostOf,
-                                            ChoiceTable choices, Rendezvous& rendezvous, TimePoint deadline) {
-  auto executor = connectAll(options, link, std::move(hostOf), std::move(choices), rendezvous, deadline);
-  if (!executor) return executor.error();
-  NetworkExecutor& channels = *executor.value();
+std::unique_ptr<Group> overChannels(const GroupOptions& options, const Link& link,
+                                    std::unique_ptr<NetworkExecutor> channels, std::string description) {
   GroupPlace is{.rank = options.rank,
                 .size = options.size,
                 .timeout = options.timeout,
                 .carriers = {link.transport},
-                .description = channels.describe()};
-  auto messenger = std::make_unique<NetworkMessenger>(channels);
-  return std::unique_ptr<Group>(
-      std::make_unique<OrderedGroup>(std::move(is), std::move(executor).value(), std::move(messenger)));
+                .description = std::move(description)};
+  auto messenger = std::make_unique<NetworkMessenger>(*channels);
+  return std::make_unique<OrderedGroup>(std::move(is), std::move(channels), std::move(messenger));
 }
 
 // Over memory within each host, and over channels between hosts. Channels connect all ranks: some operations need
-// them, and so do messages and the news of a failure.
+// them, and so do messages and the news of a failure. Hosts that are far from each other use nothing else.
 Result<std::unique_ptr<Group>> overHosts(const GroupOptions& options, const Link& link, std::span<const Card> cards,
                                          const std::vector<int>& hostOf, ChoiceTable choices, MeetingPlace place,
                                          Rendezvous& rendezvous, TimePoint deadline) {
@@ -209,6 +206,14 @@ Result<std::unique_ptr<Group>> overHosts(const GroupOptions& options, const Link
   if (!channels) return channels.error();
   NetworkExecutor& network = *channels.value();
   const Hosts hosts(options.rank, hostOf);
+  const auto roundTrip = longestRoundTrip(hosts, network, deadline);
+  if (!roundTrip) return roundTrip.error();
+  if (roundTrip.value() >= kFarAway) {
+    std::string description =
+        fmt::format("{} hosts with round trips of up to {:.0f} ms: {}", hosts.count(),
+                    std::chrono::duration<double, std::milli>(roundTrip.value()).count(), network.describe());
+    return overChannels(options, link, std::move(channels).value(), std::move(description));
+  }
   int lanes = 0;
   const auto meetMates = [&](std::function<Status()> elsewhere) -> Result<std::unique_ptr<Executor>> {
     auto memory = meet(hosts.mates(), hosts.place(), cards, std::move(place), deadline, std::move(elsewhere));
@@ -216,9 +221,7 @@ Result<std::unique_ptr<Group>> overHosts(const GroupOptions& options, const Link
     lanes = memory.value()->lanes();
     return std::unique_ptr<Executor>(std::move(memory).value());
   };
-  const auto agreed = HierarchicalExecutor::agree(hosts, network, deadline);
-  if (!agreed) return agreed.error();
-  auto executor = HierarchicalExecutor::make(hosts, std::move(channels).value(), meetMates, agreed.value());
+  auto executor = HierarchicalExecutor::make(hosts, std::move(channels).value(), meetMates);
   if (!executor) return executor.error();
   GroupPlace is{
       .rank = options.rank,
@@ -275,7 +278,10 @@ Result<std::unique_ptr<Group>> Group::make(const GroupOptions& options, std::sha
     return overHosts(options, link.value(), cards.value(), hostOf, std::move(common).value(), std::move(place).value(),
                      *rendezvous, deadline);
   }
-  return overChannels(options, link.value(), hostOf, std::move(common).value(), *rendezvous, deadline);
+  auto channels = connectAll(options, link.value(), hostOf, std::move(common).value(), *rendezvous, deadline);
+  if (!channels) return channels.error();
+  std::string description = channels.value()->describe();
+  return overChannels(options, link.value(), std::move(channels).value(), std::move(description));
 }
 
 }  // namespace gloo_bypass::collectives

@@ -1,6 +1,6 @@
 // The ranks that call collectives together: what a door (plugin/python, trainer/, tools/) holds. It chooses who runs an
 // operation: flat shared memory among ranks of one host, if the transport has memory links, that and message channels
-// between hosts if there are several, and message channels alone otherwise.
+// between hosts if there are several that are not far from each other, and message channels alone otherwise.
 //
 // Thread: any. Operations run in the order in which they were started. run() executes on the caller's thread if nothing
 // is under way before it, which costs no hand-over; what start() began executes on the group's own thread, or on that

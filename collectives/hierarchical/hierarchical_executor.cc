@@ -1,7 +1,6 @@
 #include "collectives/hierarchical/hierarchical_executor.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "collectives/reduce.h"
@@ -13,9 +12,6 @@ namespace {
 // A peer that ended has said why before, if its own error is the reason; how long to look for that.
 constexpr Duration kWords = std::chrono::milliseconds(2);
 constexpr std::size_t kLineBytes = 64;
-// From such a round trip on, chunks of 2 MiB would leave a path empty most of the time. These fill it.
-constexpr Duration kFarAway = std::chrono::milliseconds(5);
-constexpr std::size_t kFarChunkBytes = 64u << 20;
 
 TimePoint later(TimePoint deadline, Duration by) { return deadline > kNever - by ? kNever : deadline + by; }
 
@@ -31,44 +27,6 @@ std::size_t elementsIn(std::size_t bytes, std::size_t element) {
 }
 
 }  // namespace
-
-Result<HierarchicalOptions> HierarchicalExecutor::agree(const Hosts& hosts, NetworkExecutor& network,
-                                                        TimePoint deadline) {
-  const std::vector<int> everyone = hosts.everyone();
-  // A path is measured anew by what crosses it.
-  if (Status status = network.runAmong({.kind = Kind::kBarrier}, {everyone, 1}, deadline); !status) {
-    return status.error();
-  }
-  // Seconds from host to host: of all their ranks' paths the shortest, since one rank's measurements are long while it
-  // waits for a core.
-  const int count = hosts.count();
-  constexpr double kUnknown = std::numeric_limits<double>::infinity();
-  std::vector<double> paths(static_cast<std::size_t>(count) * static_cast<std::size_t>(count), kUnknown);
-  for (int other = 0; other < count; ++other) {
-    if (other == hosts.mine()) continue;
-    const Duration shortest = network.shortestPath(hosts.ranks(other));
-    if (shortest == Duration::max()) continue;
-    paths[static_cast<std::size_t>(hosts.mine() * count + other)] = std::chrono::duration<double>(shortest).count();
-  }
-  const ConstBlock own{reinterpret_cast<const std::byte*>(paths.data()), paths.size()};
-  const Block ofAll{reinterpret_cast<std::byte*>(paths.data()), paths.size()};
-  const Call minimum{.kind = Kind::kAllReduce,
-                     .type = ElementType::kFloat64,
-                     .reduction = Reduction::kMin,
-                     .inputs = {&own, 1},
-                     .outputs = {&ofAll, 1}};
-  if (Status status = network.runAmong(minimum, {everyone, kAgreements}, deadline); !status) {
-    return status.error();
-  }
-  std::chrono::duration<double> longest{0};
-  for (const double path : paths) {
-    if (path != kUnknown) longest = std::max(longest, std::chrono::duration<double>(path));
-  }
-  HierarchicalOptions options;
-  if (longest >= kFarAway) options.chunkBytes = kFarChunkBytes;
-  options.grace = std::max(options.grace, 2 * std::chrono::duration_cast<Duration>(longest));
-  return options;
-}
 
 Result<std::unique_ptr<HierarchicalExecutor>> HierarchicalExecutor::make(Hosts hosts,
                                                                          std::unique_ptr<NetworkExecutor> network,
@@ -106,13 +64,13 @@ Status HierarchicalExecutor::runKind(const Call& call) {
     case Kind::kAllReduce:
       return isByLeaders(call) ? allReduceByLeaders(call) : allReduceByPlaces(call);
     case Kind::kReduce:
-      return reduce(call);
+      return isLong(call) ? throughNetwork(call) : reduce(call);
     case Kind::kReduceScatter:
       return hosts_.even() ? reduceScatter(call) : throughNetwork(call);
     case Kind::kAllGather:
       return hosts_.even() ? allGather(call) : throughNetwork(call);
     case Kind::kBroadcast:
-      return broadcast(call);
+      return isLong(call) ? throughNetwork(call) : broadcast(call);
     case Kind::kBarrier:
       return barrier();
     case Kind::kGather:
@@ -172,6 +130,12 @@ std::size_t HierarchicalExecutor::chunkOf(const Call& call) const {
 
 bool HierarchicalExecutor::isByLeaders(const Call& call) const {
   return !hosts_.even() || call.inputs[0].count * sizeOf(call.type) <= options_.byLeadersBytes;
+}
+
+// More than a chunk. All ranks know the count.
+bool HierarchicalExecutor::isLong(const Call& call) const {
+  const std::size_t count = call.inputs.empty() ? call.outputs[0].count : call.inputs[0].count;
+  return count > chunkOf(call);
 }
 
 Call HierarchicalExecutor::toLeader(std::span<const ConstBlock> input, std::span<const Block> output) const {
@@ -237,51 +201,42 @@ Status HierarchicalExecutor::barrier() {
 }
 
 Status HierarchicalExecutor::broadcast(const Call& call) {
-  const std::size_t element = sizeOf(call.type);
   const std::vector<int> among = hosts_.representatives(call.root);
   const int from = among[static_cast<std::size_t>(hosts_.mine())];
   const bool isRoot = rank() == call.root;
-  const std::size_t whole = isRoot ? call.inputs[0].count : call.outputs[0].count;
-  return inChunks(whole, chunkOf(call), [&](std::size_t begin, std::size_t count) {
-    Block output;
-    if (!call.outputs.empty()) output = cut(call.outputs[0], element, begin, count);
-    const ConstBlock input = isRoot ? cut(call.inputs[0], element, begin, count) : ConstBlock{output.data, count};
-    Call overNetwork = step(Kind::kBroadcast), inMemory = overNetwork;
-    overNetwork.root = hosts_.hostOf(call.root);
-    if (isRoot) overNetwork.inputs = {&input, 1};
-    if (!isRoot) overNetwork.outputs = {&output, 1};
-    if (Status status = between(overNetwork, among); !status) return status;
-    inMemory.root = hosts_.placeOf(from);
-    if (rank() == from) inMemory.inputs = {&input, 1};
-    if (!call.outputs.empty()) inMemory.outputs = {&output, 1};
-    return within(inMemory);
-  });
+  const ConstBlock input = isRoot ? call.inputs[0] : ConstBlock{call.outputs[0].data, call.outputs[0].count};
+  Call overNetwork = step(Kind::kBroadcast), inMemory = overNetwork;
+  overNetwork.root = hosts_.hostOf(call.root);
+  if (isRoot) overNetwork.inputs = {&input, 1};
+  if (!isRoot) overNetwork.outputs = call.outputs;
+  if (Status status = between(overNetwork, among); !status) return status;
+  inMemory.root = hosts_.placeOf(from);
+  if (rank() == from) inMemory.inputs = {&input, 1};
+  inMemory.outputs = call.outputs;
+  return within(inMemory);
 }
 
 Status HierarchicalExecutor::reduce(const Call& call) {
-  const std::size_t element = sizeOf(call.type);
   const std::vector<int> among = hosts_.representatives(call.root);
   const int to = among[static_cast<std::size_t>(hosts_.mine())];
   const bool isRoot = rank() == call.root;
-  const std::size_t each = std::min(chunkOf(call), std::max<std::size_t>(call.inputs[0].count, 1));
-  std::byte* aside = rank() == to && !isRoot && !alone() ? scratch(each * element) : nullptr;
-  return inChunks(call.inputs[0].count, each, [&](std::size_t begin, std::size_t count) {
-    ConstBlock input = cut(call.inputs[0], element, begin, count);
-    const Block output = isRoot ? cut(call.outputs[0], element, begin, count) : Block{aside, count};
-    if (!alone()) {
-      Call inMemory = step(Kind::kReduce);
-      inMemory.root = hosts_.placeOf(to);
-      inMemory.inputs = {&input, 1};
-      if (rank() == to) inMemory.outputs = {&output, 1};
-      if (Status status = within(inMemory); !status) return status;
-      input.data = output.data;
-    }
-    Call overNetwork = step(Kind::kReduce);
-    overNetwork.root = hosts_.hostOf(call.root);
-    overNetwork.inputs = {&input, 1};
-    if (isRoot) overNetwork.outputs = {&output, 1};
-    return between(overNetwork, among);
-  });
+  const std::size_t bytes = call.inputs[0].count * sizeOf(call.type);
+  ConstBlock input = call.inputs[0];
+  Block output{rank() == to && !isRoot && !alone() ? scratch(bytes) : nullptr, input.count};
+  if (isRoot) output = call.outputs[0];
+  if (!alone()) {
+    Call inMemory = step(Kind::kReduce);
+    inMemory.root = hosts_.placeOf(to);
+    inMemory.inputs = {&input, 1};
+    if (rank() == to) inMemory.outputs = {&output, 1};
+    if (Status status = within(inMemory); !status) return status;
+    input.data = output.data;
+  }
+  Call overNetwork = step(Kind::kReduce);
+  overNetwork.root = hosts_.hostOf(call.root);
+  overNetwork.inputs = {&input, 1};
+  if (isRoot) overNetwork.outputs = {&output, 1};
+  return between(overNetwork, among);
 }
 
 // In memory a rank gets, for each host, the host's sum of the block of that host's rank of the same place.

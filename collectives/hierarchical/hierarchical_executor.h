@@ -4,21 +4,20 @@
 //   all-reduce     short, or hosts of unequal size: reduce to the leader in memory; among the leaders; broadcast in
 //                  memory
 //                  else: reduce-scatter in memory; each place among the ranks of that place; all-gather in memory
-//   broadcast      among one rank a host; broadcast in memory
-//   reduce         reduce in memory to one rank a host; among these
+//   broadcast      short: among one rank a host; broadcast in memory
+//   reduce         short: reduce in memory to one rank a host; among these
 //   reduce-scatter in memory for each host's ranks; among the ranks of a place
 //   all-gather     in memory; each place among the ranks of that place; in memory for each other host's ranks
 //   barrier        in memory; among the ranks of a place (or: among the leaders; in memory again)
-//   others         a barrier in memory; then the network alone, among all ranks. So are reduce-scatter and all-gather
-//                  among hosts of unequal size
+//   others         a barrier in memory; then the network alone, among all ranks. So are long broadcasts and reduces,
+//                  where all ranks of a host have a part in what crosses, and reduce-scatter and all-gather among hosts
+//                  of unequal size
 //
-// Every operation begins with a round in memory, in which the ranks of a host compare what they call; then the hosts
-// do. Long vectors take these steps in chunks that stay in the cache; where a host is far away, in chunks that fill the
-// path, since each waits for round trips.
+// Every operation but a short broadcast begins with a round in memory, in which the ranks of a host compare what they
+// call; then the hosts do. Long vectors take these steps in chunks that stay in the cache.
 //
 // Bits: memory adds in the order of ranks, the network in that of its algorithm for that number of hosts and that size.
-// So the result depends on the placement of ranks, too, and for long vectors on whether a host is far away, as the
-// ranks have agreed when the group was made.
+// So the result depends on the placement of ranks, too.
 //
 // An error of one rank is that of all: whoever meets it tells all others over the network, and a rank that waits in
 // memory hears it.
@@ -37,6 +36,7 @@
 #include <vector>
 
 #include "collectives/executor.h"
+#include "collectives/hierarchical/far_hosts.h"
 #include "collectives/network/network_executor.h"
 #include "collectives/schedule/hosts.h"
 
@@ -48,7 +48,7 @@ struct HierarchicalOptions {
   std::size_t chunkBytes = 2u << 20;
   std::size_t byLeadersBytes = 32 * 1024;  // shorter vectors are reduced by the leaders
   // The later a step of a chunk, the later it gives up: so the rank that everybody waits for is named, not one that
-  // waits for it. More than the word of it takes from host to host.
+  // waits for it. More than the word of it takes from host to host: hosts are not far (far_hosts.h).
   Duration grace = std::chrono::milliseconds(50);
 };
 
@@ -57,10 +57,7 @@ class HierarchicalExecutor final : public Executor {
   // Makes the executor of this host's ranks, by place, which names ranks as the group does. It must end a wait as soon
   // as `elsewhere` gives an error.
   using MakeMemory = std::function<Result<std::unique_ptr<Executor>>(std::function<Status()> elsewhere)>;
-  // What suits these hosts and the paths between them; all ranks get the same. Call it in all of them, before anything
-  // else goes over `network`. Errors: as NetworkExecutor::run.
-  static Result<HierarchicalOptions> agree(const Hosts& hosts, NetworkExecutor& network, TimePoint deadline);
-  // `network` connects all ranks. Errors: makeMemory's.
+  // `network` connects all ranks, and has run nothing but longestRoundTrip(). Errors: makeMemory's.
   static Result<std::unique_ptr<HierarchicalExecutor>> make(Hosts hosts, std::unique_ptr<NetworkExecutor> network,
                                                             const MakeMemory& makeMemory,
                                                             const HierarchicalOptions& options = {});
@@ -71,10 +68,8 @@ class HierarchicalExecutor final : public Executor {
   void abort() noexcept override;
 
  private:
-  static constexpr std::uint64_t kAgreements = 2;  // operations of agree()
-
   HierarchicalExecutor(Hosts hosts, std::unique_ptr<NetworkExecutor> network, const HierarchicalOptions& options)
-      : hosts_(std::move(hosts)), network_(std::move(network)), options_(options), number_(kAgreements) {}
+      : hosts_(std::move(hosts)), network_(std::move(network)), options_(options), number_(kDistanceOperations) {}
 
   Status runKind(const Call& call);
   Status allReduceByLeaders(const Call& call);
@@ -87,6 +82,7 @@ class HierarchicalExecutor final : public Executor {
   Status throughNetwork(const Call& call);
 
   bool isByLeaders(const Call& call) const;
+  bool isLong(const Call& call) const;
   Call toLeader(std::span<const ConstBlock> input, std::span<const Block> output) const;
   int rank() const { return hosts_.mates()[static_cast<std::size_t>(hosts_.place())]; }
   bool alone() const { return hosts_.mates().size() == 1; }

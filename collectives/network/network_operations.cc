@@ -1,6 +1,7 @@
 #include "collectives/network/network_operations.h"
 
 #include <algorithm>
+#include <bit>
 #include <exception>
 #include <utility>
 
@@ -113,13 +114,18 @@ bool NetworkOperations::begin(const Call& call, std::span<const int> ranks, std:
 }
 
 void NetworkOperations::beginNext(const Call& call, std::span<const int> ranks, std::uint64_t number) {
-  const bool all = ranks.empty();
+  const bool all = areAll(ranks);
   const auto own = std::find(ranks.begin(), ranks.end(), rank_);
   const int place = all ? rank_ : static_cast<int>(own - ranks.begin());
   const int size = all ? size_ : static_cast<int>(ranks.size());
-  const Choice choice = choices_.choose(
+  Choice choice = choices_.choose(
       {.kind = call.kind, .bytes = bytesOf(call, size), .ranks = size, .sharedHosts = all && sharedHosts_});
   const Schedule& schedule = scheduleFor(call, choice, ranks, {place, size, call.root});
+  // Rails among hosts of unequal size have more parts than there are ranks: a slice stays as long as it is with others.
+  if (choice.algorithm == Algorithm::kTwoLevelRails && schedule.parts > size) {
+    const std::size_t slice = choice.partBytes * static_cast<std::size_t>(size);
+    choice.partBytes = std::bit_floor(std::max<std::size_t>(slice / static_cast<std::size_t>(schedule.parts), 1));
+  }
   OperationRun& run = freeRun();
   subset_.assign(ranks.begin(), ranks.end());
   // From here on it has begun, even if memory runs out in the middle.
@@ -151,7 +157,7 @@ const Schedule& NetworkOperations::scheduleFor(const Call& call, const Choice& c
   auto key = std::tuple(call.kind, choice.algorithm, call.root, std::vector<int>(ranks.begin(), ranks.end()));
   const auto known = schedules_.find(key);
   if (known != schedules_.end()) return known->second;
-  if (ranks.empty()) place.hostOf = hostOf_;
+  if (areAll(ranks)) place.hostOf = hostOf_;
   Schedule schedule = findAlgorithm(call.kind, choice.algorithm)->make(place);
   if (!ranks.empty()) {
     ScheduleBuilder builder(rank_, schedule.parts);

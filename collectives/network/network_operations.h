@@ -15,6 +15,7 @@
 // Thread: the engine's exclusive access, but for failure().
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -61,8 +62,8 @@ class NetworkOperations final : private PeerEvents, private TransferOwner {
   // An operation among all ranks: begin() of this call follows the current one and what was announced before.
   void announce(const Call& call);
   // The next operation is the current one: begins, if it has not. `ranks` empty: among all ranks, under the next
-  // number. Else among these, where the call's root and blocks are places in `ranks`, under a number above that of
-  // every earlier one; nothing is announced then. False: this operation is lost.
+  // number. Else among these, in their order, where the call's root and blocks are places in `ranks`, under a number
+  // above that of every earlier one; nothing is announced then. False: this operation is lost.
   bool begin(const Call& call, std::span<const int> ranks = {}, std::uint64_t number = 0);
   void advance();
   // The current operation has ended, or is lost.
@@ -121,6 +122,9 @@ class NetworkOperations final : private PeerEvents, private TransferOwner {
   void beginAhead();
   const Schedule& scheduleFor(const Call& call, const Choice& choice, std::span<const int> ranks, Place place);
   void tell(Peer& peer, std::uint64_t number);
+  bool areAll(std::span<const int> ranks) const {
+    return ranks.empty() || (ranks.size() == peers_.size() && std::is_sorted(ranks.begin(), ranks.end()));
+  }
   bool takesPart(int rank) const;
   std::vector<int> awaited(Duration after) const;
   void failIf(const Status& status, std::uint64_t number);

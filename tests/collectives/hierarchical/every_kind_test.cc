@@ -19,15 +19,16 @@ using test::runsRight;
 
 class Hierarchical_EveryKind : public ::testing::TestWithParam<HostOf> {};
 INSTANTIATE_TEST_SUITE_P(Placement, Hierarchical_EveryKind,
-                         ::testing::Values(HostOf{0, 0, 1, 1},          // 2 + 2
-                                           HostOf{0, 1, 0, 1},          // 2 + 2, in turn
-                                           HostOf{1, 0, 0, 1},          // 2 + 2, the host's second rank first
-                                           HostOf{0, 0, 0, 1},          // 3 + 1
-                                           HostOf{0, 1, 1, 1},          // 1 + 3
-                                           HostOf{0, 1, 2, 2},          // 1 + 1 + 2
-                                           HostOf{0, 1, 0, 2, 1},       // 2 + 2 + 1
-                                           HostOf{2, 1, 0, 1, 2, 0},    // 2 + 2 + 2
-                                           HostOf{0, 0, 0, 1, 1, 1}));  // 3 + 3
+                         ::testing::Values(HostOf{0, 0, 1, 1},              // 2 + 2
+                                           HostOf{0, 1, 0, 1},              // 2 + 2, in turn
+                                           HostOf{1, 0, 0, 1},              // 2 + 2, the host's second rank first
+                                           HostOf{0, 0, 0, 1},              // 3 + 1
+                                           HostOf{0, 1, 1, 1},              // 1 + 3
+                                           HostOf{0, 1, 2, 2},              // 1 + 1 + 2
+                                           HostOf{0, 1, 0, 2, 1},           // 2 + 2 + 1
+                                           HostOf{2, 1, 0, 1, 2, 0},        // 2 + 2 + 2
+                                           HostOf{0, 0, 1, 1, 2, 2, 3, 3},  // 2 + 2 + 2 + 2
+                                           HostOf{0, 0, 0, 1, 1, 1}));      // 3 + 3
 
 constexpr HierarchicalOptions kSmallChunks{.chunkBytes = 4096, .byLeadersBytes = 1024};
 
@@ -60,6 +61,19 @@ TEST_P(Hierarchical_EveryKind, SeveralChunksAndEveryRoot_GiveThePlainResult) {
                        inPlace};
           ASSERT_TRUE(runsRight(ranks[rank], c, rank, Reduction::kSum));
         }
+      }
+    }
+  });
+}
+
+// More than a chunk, and so much that all ranks of a host have a part in what crosses.
+TEST_P(Hierarchical_EveryKind, LongReduceAndBroadcast_GiveThePlainResult) {
+  HostedRanks ranks(GetParam(), kSmallChunks);
+  test::inThreads(ranks.size(), [&](int rank) {
+    for (const Kind kind : {Kind::kReduce, Kind::kBroadcast}) {
+      for (const int root : {0, ranks.size() - 1}) {
+        const Case c{kind, ElementType::kFloat32, 300'001, ranks.size(), root, false, rank == root};
+        ASSERT_TRUE(runsRight(ranks[rank], c, rank, Reduction::kSum));
       }
     }
   });
@@ -118,40 +132,30 @@ TEST_P(Hierarchical_EveryKind, AllReduce_GivesAllRanksTheSameBitsEveryTime) {
   }
 }
 
-// A path is long if it is so for all ranks of two hosts: one of them may be waiting for a core.
-TEST(HierarchicalOptions, FarHosts_TakeLongChunksAtAllRanks) {
+// A path is long if it is so for all ranks of two hosts, either way: some of them may be waiting for a core.
+TEST(FarHosts_RoundTrip, PathsOfTwoHosts_IsThatOfTheFastestRankAndTheFarthestHost) {
   const HostOf hostOf{0, 0, 1, 1, 2, 2};
-  const auto delayOf = [](int rank) { return Duration(std::chrono::milliseconds(rank >= 4 ? 40 : 0)); };
-  const auto ofOneRank = [](int rank) { return Duration(std::chrono::milliseconds(rank == 5 ? 40 : 0)); };
-  const auto agreed = [&](bool isFar) {
+  const auto measured = [&](const std::vector<int>& late, Duration delay = std::chrono::milliseconds(40)) {
     const auto fabric = gloo_bypass::test::MemoryFabric::make();
     std::vector<std::shared_ptr<Transport>> transports;
     for (int rank = 0; rank < static_cast<int>(hostOf.size()); ++rank) {
-      transports.push_back(fabric->makeTransport({.delay = isFar ? delayOf(rank) : ofOneRank(rank)}));
+      const bool isLate = std::find(late.begin(), late.end(), rank) != late.end();
+      transports.push_back(fabric->makeTransport({.delay = isLate ? delay : Duration{0}}));
     }
     const auto networks = test::connected(transports);
-    std::vector<HierarchicalOptions> options(hostOf.size());
+    std::vector<Duration> roundTrips(hostOf.size());
     test::inThreads(static_cast<int>(hostOf.size()), [&](int rank) {
-      const auto own =
-          HierarchicalExecutor::agree(Hosts(rank, hostOf), *networks[static_cast<std::size_t>(rank)], test::soon());
+      const auto own = longestRoundTrip(Hosts(rank, hostOf), *networks[static_cast<std::size_t>(rank)], test::soon());
       ASSERT_TRUE(own);
-      options[static_cast<std::size_t>(rank)] = own.value();
+      roundTrips[static_cast<std::size_t>(rank)] = own.value();
     });
-    return options;
+    for (const Duration one : roundTrips) EXPECT_EQ(one, roundTrips[0]);
+    return roundTrips[0];
   };
-  for (const HierarchicalOptions& options : agreed(true)) {
-    EXPECT_EQ(options.chunkBytes, 64u << 20);
-    EXPECT_GE(options.grace, std::chrono::milliseconds(80));
-  }
-  // On a busy machine a path may look longer than it is.
-  bool asNear = false;
-  for (int attempt = 0; attempt < 5 && !asNear; ++attempt) {
-    const auto all = agreed(false);
-    asNear = std::all_of(all.begin(), all.end(), [](const HierarchicalOptions& options) {
-      return options.chunkBytes == 2u << 20 && options.grace == std::chrono::milliseconds(50);
-    });
-  }
-  EXPECT_TRUE(asNear);
+  EXPECT_GE(measured({0, 1, 2, 3, 4, 5}), std::chrono::milliseconds(40));
+  EXPECT_GE(measured({0, 1, 4, 5}), std::chrono::milliseconds(40));
+  EXPECT_GE(measured({0, 1, 4, 5}, std::chrono::milliseconds(10)), std::chrono::milliseconds(10));
+  for (const std::vector<int>& late : {std::vector<int>{5}, {4, 5}, {0, 2, 4}}) EXPECT_LT(measured(late), kFarAway);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ HostedRanks::HostedRanks(HostOf hostOf, const HierarchicalOptions& options) : ho
     lifelines_.emplace_back(ends[0]);
     lifelineEnds_.emplace_back(ends[1]);
   }
-  auto networks = connected(transports_);
+  auto networks = connected(transports_, [this](NetworkOptions& network) { network.hostOf = hostOf_; });
   for (int rank = 0; rank < size(); ++rank) {
     auto& network = networks[static_cast<std::size_t>(rank)];
     const Hosts hosts(rank, hostOf_);

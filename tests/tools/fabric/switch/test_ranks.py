@@ -205,3 +205,32 @@ def test_AllReduce_FourRanks_RingGoesOneWay(tmp_path, transport):
     # Each of two all-reduces: 2 (N - 1) / N of 1 MiB on each edge of the ring; on the others acknowledgements alone.
     assert all(megabytes[each] > 2 * 1.5 * 1.048576 for each in ring)
     assert all(volume < 0.3 for each, volume in megabytes.items() if each not in ring)
+
+
+# Runs its arguments as two ranks of one host, of four in all.
+TWO_RANKS = """
+export WORLD_SIZE=4 GLOO_BYPASS_MEMIF_DIRECTORY=$1/host-$RANK
+mkdir -m 700 "$GLOO_BYPASS_MEMIF_DIRECTORY"
+first=$((2 * RANK))
+shift
+RANK=$((first + 1)) "$@" >/dev/null &
+RANK=$first "$@"
+status=$?
+wait $! && exit $status
+"""
+
+
+# Operations over channels share trips, those through a host's memory do not. Near hosts: test_namespaces.py.
+def test_OwnCollectives_TwoRanksAHostFarApart_UseChannelsAlone(tmp_path):
+    with tempfile.TemporaryDirectory(prefix="gbf") as sockets:
+        answer = fabric_run(
+            tmp_path / "run",
+            *("--transport", "UDP", "--ranks", 2, "--defaults", "delay=25ms", "--"),
+            *("sh", "-c", TWO_RANKS, "sh", sockets, PERF, "--transports", "DPDK", "--collectives", "own"),
+            *("--interface", "fab0", "-b", 4, "-e", "4M", "-f", 1024, "-n", 3, "-w", 1),
+        )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "Out of bounds values : 0 OK" in answer.stdout
+    assert "DPDK/own: 2 hosts with round trips of up to " in answer.stdout, answer.stdout
+    assert "shared memory" not in answer.stdout, answer.stdout
+    check_books(counters(tmp_path / "run"))
