@@ -15,6 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 DOCTOR = ["/usr/bin/python3", str(ROOT / "scripts" / "gloo-bypass-doctor")]
 sys.path.insert(0, str(ROOT / "scripts"))
+from gloo_bypass_tools.common import rank_processes  # noqa: E402
 from gloo_bypass_tools.doctor import path_probe  # noqa: E402
 
 PREFIX = f"gbprobe{os.getpid()}"
@@ -234,8 +235,7 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
         lines.append(line)
         said.set()
 
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = rank_processes.free_port()
     thread = threading.Thread(target=path_probe.listen, args=(("127.0.0.1", port), 60, say, "x"), daemon=True)
     thread.start()
     assert said.wait(30)
@@ -257,8 +257,7 @@ def test_Listener_HostileProber_IsRefusedAndTheNextOneServed(sent):
 
 def test_Listener_ProberGoesWithoutReading_TheNextOneIsServed():
     """Runs as a command, so that a signal can end it: pytest ignores SIGPIPE, and so do its threads."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = rank_processes.free_port()
     with subprocess.Popen(
         [*DOCTOR, "--listen", f"127.0.0.1:{port}", "--seconds", "60"],
         stdout=subprocess.PIPE,

@@ -2,10 +2,10 @@
 
 import json
 import os
-import socket
 import time
 
 import pytest
+from gloo_bypass_tools.common import rank_processes
 from gloo_bypass_tools.report import records, write_bandwidth
 from program_doubles import make_program
 
@@ -15,9 +15,6 @@ def measure(tmp_path, monkeypatch, capsys):
     def run(fault=None, *arguments):
         make_program(tmp_path / "bin" / "ib_write_bw", {"ib_write_bw": fault})
         monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = str(probe.getsockname()[1])
         status = write_bandwidth.main(
             [
                 "--device",
@@ -25,7 +22,7 @@ def measure(tmp_path, monkeypatch, capsys):
                 "--gid-index",
                 "1",
                 "--tcp-port",
-                port,
+                str(rank_processes.free_port()),
                 "--json",
                 str(tmp_path / "out.json"),
                 *arguments,
