@@ -3,6 +3,7 @@
     scripts/fabric-run --transport UDP --ranks 2 --defaults rate=1000Mbit/s,delay=150ms,queue=64MiB --timeout 600 -- \\
         PYTHON tests/plugin/python/programs/several_at_once.py bypass 32 8192,1048576 5
     ... several_at_once.py gloo 32 8192,1048576 5         # for comparison; with --transport TCP over Gloo's TCP
+    ... several_at_once.py bypass 32 8192,1048576 5 --ranks-a-host 2 --over DPDK    # memory links within each host
 
 PYTHON has PyTorch and the package, and an absolute path: fabric-run starts it in folders of its own.
 """
@@ -10,6 +11,9 @@ PYTHON has PyTorch and the package, and an absolute path: fabric-run starts it i
 import argparse
 import os
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
 
 import torch
@@ -32,13 +36,35 @@ def run(vectors, rank, size):
     return took
 
 
+def start_ranks(count, over):
+    """Runs this program again, as all ranks of this host; its status. A host's memory links are its own."""
+    with tempfile.TemporaryDirectory(prefix="gbs") as sockets:
+        ranks = []
+        for local in range(count):
+            environment = {
+                **os.environ,
+                "RANK": str(int(os.environ["RANK"]) * count + local),
+                "WORLD_SIZE": str(int(os.environ["WORLD_SIZE"]) * count),
+                "LOCAL_RANK": str(local),
+                "LOCAL_WORLD_SIZE": str(count),
+                "GLOO_DEVICE_TRANSPORT": over or os.environ["GLOO_DEVICE_TRANSPORT"],
+                "GLOO_BYPASS_MEMIF_DIRECTORY": sockets,
+            }
+            ranks.append(subprocess.Popen([sys.executable, *sys.argv], env=environment))
+        return max(rank.wait() for rank in ranks)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("backend")
     parser.add_argument("number", type=int, help="how many at once")
     parser.add_argument("lengths", type=lambda text: [int(word) for word in text.split(",")], help="bytes of each: A,B")
     parser.add_argument("repeats", type=int)
+    parser.add_argument("--ranks-a-host", type=int, default=1, help="each host starts so many (default 1)")
+    parser.add_argument("--over", help="their GLOO_DEVICE_TRANSPORT, where the network's is another")
     options = parser.parse_args()
+    if options.ranks_a_host > 1 and "LOCAL_WORLD_SIZE" not in os.environ:
+        sys.exit(start_ranks(options.ranks_a_host, options.over))
     backend, number = options.backend, options.number
     dist.init_process_group(backend)
     rank, size = dist.get_rank(), dist.get_world_size()
