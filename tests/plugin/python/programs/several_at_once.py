@@ -37,7 +37,8 @@ def run(vectors, rank, size):
 
 
 def start_ranks(count, over):
-    """Runs this program again, as all ranks of this host; its status. A host's memory links are its own."""
+    """Runs this program again, as all ranks of this host; whether all of them succeed. A host's memory links are its
+    own."""
     with tempfile.TemporaryDirectory(prefix="gbs") as sockets:
         ranks = []
         for local in range(count):
@@ -51,7 +52,7 @@ def start_ranks(count, over):
                 "GLOO_BYPASS_MEMIF_DIRECTORY": sockets,
             }
             ranks.append(subprocess.Popen([sys.executable, *sys.argv], env=environment))
-        return max(rank.wait() for rank in ranks)
+        return not any([rank.wait() for rank in ranks])
 
 
 def main():
@@ -64,7 +65,7 @@ def main():
     parser.add_argument("--over", help="their GLOO_DEVICE_TRANSPORT, where the network's is another")
     options = parser.parse_args()
     if options.ranks_a_host > 1 and "LOCAL_WORLD_SIZE" not in os.environ:
-        sys.exit(start_ranks(options.ranks_a_host, options.over))
+        sys.exit(0 if start_ranks(options.ranks_a_host, options.over) else 1)
     backend, number = options.backend, options.number
     dist.init_process_group(backend)
     rank, size = dist.get_rank(), dist.get_world_size()
