@@ -49,7 +49,7 @@ Schedule twoLevelAllReduce(const Place& place, MakeSchedule betweenHosts);
 Schedule twoLevelRing(const Place& place);
 Schedule twoLevelOneShot(const Place& place);
 
-// rails.cc: within each host by parts, each of which its rank exchanges with one rank of each other host, and back.
+// rails.cc: each rank of a host gets a part, exchanges it with one rank of each other host, and shares it with its own.
 // Bytes cross between hosts for one trip, or two: sums that are sent back, and data that is sent on among more than 3
 // hosts. Rails: as in NCCL. K. Kandalla, H. Subramoni, G. Santhanaraman, M. Koop, D. K. Panda, Designing
 // multi-leader-based allgather algorithms for multi-core clusters, 2009.

@@ -40,10 +40,10 @@ struct Rule {
   Kind kind = Kind::kBarrier;
   std::size_t upToBytes = SIZE_MAX;
   int upToRanks = INT_MAX;
-  bool sharedHostsOnly = false;  // if some ranks share hosts
+  bool sharedHostsOnly = false;  // if shareHosts()
   Algorithm algorithm = Algorithm::kDirect;
   std::string why;            // for people
-  bool ownHostsOnly = false;  // if there are not several hosts of which one has several ranks
+  bool ownHostsOnly = false;  // if shareHosts() is false
 
   bool operator==(const Rule&) const = default;
 };

@@ -5,8 +5,6 @@
 namespace gloo_bypass::collectives {
 namespace {
 
-constexpr Parts one(int part) { return {part, part + 1}; }
-
 std::vector<int> allRanks(int size) {
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
@@ -18,31 +16,31 @@ int away(const Place& place, int distance) { return (place.rank + distance + pla
 
 void scatterAndSum(const Place& place, ScheduleBuilder& builder) {
   if (place.size == 1) return;
-  for (int k = 1; k < place.size; ++k) builder.send(0, one(away(place, k)), away(place, k));
-  builder.reduce(0, one(place.rank), allRanks(place.size));
+  for (int k = 1; k < place.size; ++k) builder.send(0, onePart(away(place, k)), away(place, k));
+  builder.reduce(0, onePart(place.rank), allRanks(place.size));
 }
 
 void gatherAll(const Place& place, int round, ScheduleBuilder& builder) {
   for (int k = 1; k < place.size; ++k) {
-    builder.send(round, one(place.rank), away(place, k));
-    builder.receive(round, one(away(place, -k)), away(place, -k));
+    builder.send(round, onePart(place.rank), away(place, k));
+    builder.receive(round, onePart(away(place, -k)), away(place, -k));
   }
 }
 
 void gatherAtRoot(const Place& place, int round, ScheduleBuilder& builder) {
   if (place.rank != place.root) {
-    builder.send(round, one(place.rank), place.root);
+    builder.send(round, onePart(place.rank), place.root);
     return;
   }
-  for (int k = 1; k < place.size; ++k) builder.receive(round, one(away(place, k)), away(place, k));
+  for (int k = 1; k < place.size; ++k) builder.receive(round, onePart(away(place, k)), away(place, k));
 }
 
 }  // namespace
 
 Schedule oneShotAllReduce(const Place& place) {
   ScheduleBuilder builder(place.rank, 1);
-  for (int k = 1; k < place.size; ++k) builder.send(0, one(0), away(place, k));
-  if (place.size > 1) builder.reduce(0, one(0), allRanks(place.size));
+  for (int k = 1; k < place.size; ++k) builder.send(0, onePart(0), away(place, k));
+  if (place.size > 1) builder.reduce(0, onePart(0), allRanks(place.size));
   return std::move(builder).finish();
 }
 
@@ -80,9 +78,9 @@ Schedule directGather(const Place& place) {
 
 Schedule directScatter(const Place& place) {
   ScheduleBuilder builder(place.rank, place.size);
-  if (place.rank != place.root) builder.receive(0, one(place.rank), place.root);
+  if (place.rank != place.root) builder.receive(0, onePart(place.rank), place.root);
   for (int k = 1; k < place.size && place.rank == place.root; ++k) {
-    builder.send(0, one(away(place, k)), away(place, k));
+    builder.send(0, onePart(away(place, k)), away(place, k));
   }
   return std::move(builder).finish();
 }
@@ -91,8 +89,8 @@ Schedule pairwiseAllToAll(const Place& place) {
   ScheduleBuilder builder(place.rank, place.size * place.size);
   for (int k = 1; k < place.size; ++k) {
     const int to = away(place, k), from = away(place, -k);
-    builder.send(k - 1, one(place.rank * place.size + to), to);
-    builder.receive(k - 1, one(from * place.size + place.rank), from);
+    builder.send(k - 1, onePart(place.rank * place.size + to), to);
+    builder.receive(k - 1, onePart(from * place.size + place.rank), from);
   }
   return std::move(builder).finish();
 }

@@ -34,6 +34,10 @@ Hosts::Hosts(int rank, std::span<const int> hostOf) {
   for (const auto& ranks : hosts_) column_.push_back(ranks[static_cast<std::size_t>(place_)]);
 }
 
+Hosts::Hosts(const Place& place)
+    : Hosts(place.rank, place.hostOf.empty() ? std::vector<int>(static_cast<std::size_t>(place.size))
+                                             : std::vector<int>(place.hostOf.begin(), place.hostOf.end())) {}
+
 int Hosts::hostOf(int rank) const {
   const auto holds = [&](const std::vector<int>& ranks) {
     return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
@@ -41,7 +45,7 @@ int Hosts::hostOf(int rank) const {
   return static_cast<int>(std::find_if(hosts_.begin(), hosts_.end(), holds) - hosts_.begin());
 }
 
-int Hosts::placeOf(int mate) const { return indexOf(mates(), mate); }
+int Hosts::placeOf(int rank) const { return indexOf(ranks(hostOf(rank)), rank); }
 
 std::vector<int> Hosts::representatives(int root) const {
   std::vector<int> ranks = leaders_;

@@ -10,12 +10,15 @@
 #include <string>
 #include <vector>
 
+#include "collectives/schedule/schedule.h"
+
 namespace gloo_bypass::collectives {
 
 class Hosts {
  public:
   // `hostOf`: for each rank, at least one, a number that ranks of the same host have in common.
   Hosts(int rank, std::span<const int> hostOf);
+  explicit Hosts(const Place& place);
 
   int count() const { return static_cast<int>(hosts_.size()); }
   int mine() const { return mine_; }
@@ -32,7 +35,7 @@ class Hosts {
   const std::vector<int>& column() const { return column_; }
 
   int hostOf(int rank) const;
-  int placeOf(int mate) const;
+  int placeOf(int rank) const;  // on its own host
   // One rank a host, by host: `root` for its own, else the leader.
   std::vector<int> representatives(int root) const;
 

@@ -10,13 +10,11 @@ namespace {
 // Among so many hosts one sends all the others everything: with more it would send more than twice the data.
 constexpr int kFewHosts = 3;
 
-constexpr Parts one(int part) { return {part, part + 1}; }
-
 // As many rails as the largest host has ranks. On every host each rail has one rank that carries it; where a host has
 // fewer ranks, a rank carries several. Vectors are cut into a part for each rail and host.
 class Rails {
  public:
-  explicit Rails(const Place& place) : hosts_(place.rank, hostsOf(place)), rank_(place.rank) {
+  explicit Rails(const Place& place) : hosts_(place), rank_(place.rank) {
     for (int rail = 0; rail < count(); ++rail) {
       if (carries(rail)) own_.push_back(rail);
     }
@@ -40,10 +38,7 @@ class Rails {
     return ranks;
   }
   // Whose block of an all-gather and the like it carries is the block's own rank there.
-  int railOf(int rank) const {
-    const std::vector<int>& ranks = hosts_.ranks(hostOf(rank));
-    return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
-  }
+  int railOf(int rank) const { return hosts_.placeOf(rank); }
 
   int parts() const { return count() * hosts(); }
   int part(int rail, int host) const { return rail * hosts() + host; }
@@ -70,11 +65,6 @@ class Rails {
   }
 
  private:
-  static std::vector<int> hostsOf(const Place& place) {
-    if (place.hostOf.empty()) return std::vector<int>(static_cast<std::size_t>(place.size));
-    return {place.hostOf.begin(), place.hostOf.end()};
-  }
-
   const Hosts hosts_;
   const int rank_;
   std::vector<int> own_;
@@ -102,8 +92,9 @@ void gatherFromRails(const Rails& rails, int rank, int without, int round, Sched
 void scatterSums(const Rails& rails, int round, ScheduleBuilder& builder) {
   if (rails.hosts() == 1) return;
   for (const int rail : rails.own()) {
-    rails.otherHosts([&](int host) { builder.send(round, one(rails.part(rail, host)), rails.carrier(host, rail)); });
-    builder.reduce(round, one(rails.part(rail, rails.host())), rails.column(rail));
+    rails.otherHosts(
+        [&](int host) { builder.send(round, onePart(rails.part(rail, host)), rails.carrier(host, rail)); });
+    builder.reduce(round, onePart(rails.part(rail, rails.host())), rails.column(rail));
   }
 }
 
@@ -117,8 +108,8 @@ Schedule railsAllReduce(const Place& place) {
   for (const int rail : rails.own()) {
     rails.otherHosts([&](int host) {
       const int peer = rails.carrier(host, rail);
-      builder.send(2, one(rails.part(rail, rails.host())), peer);
-      builder.receive(2, one(rails.part(rail, host)), peer);
+      builder.send(2, onePart(rails.part(rail, rails.host())), peer);
+      builder.receive(2, onePart(rails.part(rail, host)), peer);
     });
   }
   gatherFromRails(rails, place.rank, /*without=*/-1, 3, builder);
@@ -131,12 +122,12 @@ Schedule railsReduceScatter(const Place& place) {
   for (int rank = 0; rank < place.size; ++rank) {
     const int rail = rails.railOf(rank), host = rails.hostOf(rank);
     if (!rails.carries(rail)) {
-      builder.send(0, one(rank), rails.carrier(rails.host(), rail));
+      builder.send(0, onePart(rank), rails.carrier(rails.host(), rail));
       continue;
     }
-    if (rails.mates().size() > 1) builder.reduce(0, one(rank), rails.mates());
-    if (host != rails.host()) builder.send(1, one(rank), rank);
-    if (rank == place.rank && rails.hosts() > 1) builder.reduce(1, one(rank), rails.column(rail));
+    if (rails.mates().size() > 1) builder.reduce(0, onePart(rank), rails.mates());
+    if (host != rails.host()) builder.send(1, onePart(rank), rank);
+    if (rank == place.rank && rails.hosts() > 1) builder.reduce(1, onePart(rank), rails.column(rail));
   }
   return std::move(builder).finish();
 }
@@ -144,19 +135,20 @@ Schedule railsReduceScatter(const Place& place) {
 Schedule railsAllGather(const Place& place) {
   const Rails rails(place);
   ScheduleBuilder builder(place.rank, place.size);
-  rails.otherHosts([&](int host) { builder.send(0, one(place.rank), rails.carrier(host, rails.railOf(place.rank))); });
+  rails.otherHosts(
+      [&](int host) { builder.send(0, onePart(place.rank), rails.carrier(host, rails.railOf(place.rank))); });
   rails.otherMates([&](int mate) {
-    builder.send(0, one(place.rank), mate);
-    builder.receive(0, one(mate), mate);
+    builder.send(0, onePart(place.rank), mate);
+    builder.receive(0, onePart(mate), mate);
   });
   for (int rank = 0; rank < place.size; ++rank) {
     if (rails.hostOf(rank) == rails.host()) continue;
     const int rail = rails.railOf(rank);
     if (rails.carries(rail)) {
-      builder.receive(0, one(rank), rank);
-      rails.otherMates([&](int mate) { builder.send(1, one(rank), mate); });
+      builder.receive(0, onePart(rank), rank);
+      rails.otherMates([&](int mate) { builder.send(1, onePart(rank), mate); });
     } else {
-      builder.receive(1, one(rank), rails.carrier(rails.host(), rail));
+      builder.receive(1, onePart(rank), rails.carrier(rails.host(), rail));
     }
   }
   return std::move(builder).finish();
@@ -173,12 +165,12 @@ Schedule railsBroadcast(const Place& place) {
     rails.otherRails([&](int rail) { builder.send(0, rails.partsOf(rail), rails.carrier(rootHost, rail)); });
   }
   for (const int rail : rails.own()) {
-    const Parts whole = rails.partsOf(rail), own = one(rails.part(rail, rails.host()));
+    const Parts whole = rails.partsOf(rail), own = onePart(rails.part(rail, rails.host()));
     if (!isOnRootHost) builder.receive(1, isScattered ? own : whole, rails.carrier(rootHost, rail));
     if (isOnRootHost && place.rank != place.root) builder.receive(0, whole, place.root);
     rails.otherHosts([&](int host) {
       const int peer = rails.carrier(host, rail);
-      const Parts its = one(rails.part(rail, host));
+      const Parts its = onePart(rails.part(rail, host));
       if (isOnRootHost) builder.send(1, isScattered ? its : whole, peer);
       if (isScattered && host != rootHost) builder.send(2, own, peer);
       if (isScattered && !isOnRootHost) builder.receive(2, its, peer);
@@ -202,8 +194,8 @@ Schedule railsReduce(const Place& place) {
       for (int host = 0; host < rails.hosts(); ++host) {
         const int carrier = rails.carrier(host, rail);
         if (carrier == place.root) continue;
-        if (carrier == place.rank) builder.send(2, one(rails.part(rail, host)), place.root);
-        if (place.rank == place.root) builder.receive(2, one(rails.part(rail, host)), carrier);
+        if (carrier == place.rank) builder.send(2, onePart(rails.part(rail, host)), place.root);
+        if (place.rank == place.root) builder.receive(2, onePart(rails.part(rail, host)), carrier);
       }
     }
     return std::move(builder).finish();
@@ -227,8 +219,8 @@ Schedule railsReduce(const Place& place) {
 Schedule railsBarrier(const Place& place) {
   const Rails rails(place);
   ScheduleBuilder builder(place.rank, 1);
-  rails.otherMates([&](int mate) { builder.send(0, one(0), mate); });
-  if (rails.mates().size() > 1) builder.reduce(0, one(0), rails.mates());
+  rails.otherMates([&](int mate) { builder.send(0, onePart(0), mate); });
+  if (rails.mates().size() > 1) builder.reduce(0, onePart(0), rails.mates());
   std::vector<int> others;
   rails.otherHosts([&](int host) {
     for (const int rail : rails.own()) {
@@ -236,9 +228,9 @@ Schedule railsBarrier(const Place& place) {
       if (std::find(others.begin(), others.end(), peer) == others.end()) others.push_back(peer);
     }
   });
-  for (const int peer : others) builder.send(1, one(0), peer);
+  for (const int peer : others) builder.send(1, onePart(0), peer);
   others.push_back(place.rank);
-  if (others.size() > 1) builder.reduce(1, one(0), others);
+  if (others.size() > 1) builder.reduce(1, onePart(0), others);
   return std::move(builder).finish();
 }
 

@@ -26,6 +26,8 @@ struct Parts {
   bool operator==(const Parts&) const = default;
 };
 
+constexpr Parts onePart(int part) { return {part, part + 1}; }
+
 enum class Action : std::uint8_t {
   kSend,     // to peers[0], what the rank holds
   kReceive,  // from peers[0], in the place of what the rank holds

@@ -6,8 +6,7 @@
 namespace gloo_bypass::collectives {
 
 Schedule twoLevelAllReduce(const Place& place, MakeSchedule betweenHosts) {
-  const std::vector<int> onOneHost(place.hostOf.empty() ? static_cast<std::size_t>(place.size) : 0);
-  const Hosts hosts(place.rank, place.hostOf.empty() ? onOneHost : place.hostOf);
+  const Hosts hosts(place);
   // Every rank makes this one, for its parts and its rounds.
   const Schedule between = betweenHosts({.rank = hosts.mine(), .size = hosts.count()});
   int rounds = 0;
